@@ -1,0 +1,38 @@
+# Every target sets up what it needs: a virtual environment in .venv, made once and
+# remade when pyproject.toml changes.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help test lint bench demo clean
+
+help:
+	@echo "make demo    fit, draw and write pictures to demo-output/"
+	@echo "make test    lint, types and tests"
+	@echo "make bench   speed as ratios to the floor"
+	@echo "make clean   remove the environment and caches"
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: $(READY) lint
+	$(BIN)/pytest -q -m "not slow"
+	timeout 600 $(BIN)/pytest -q -m slow
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py demo-output
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	find . -name __pycache__ -prune -exec rm -rf {} +

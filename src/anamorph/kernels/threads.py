@@ -1,0 +1,73 @@
+"""Threads: kernels release the interpreter lock, and this pool runs them side by side.
+
+Numba's own thread pool is not used: it aborts the process when two threads of Python enter it,
+and it cannot be sized per call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_requested: ContextVar[int | None] = ContextVar("anamorph_threads", default=None)
+_worker = threading.local()
+
+
+def available_threads() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def n_threads() -> int:
+    """Return the number of threads to use here: 1 inside a worker, which is already one of many."""
+    if getattr(_worker, "busy", False):
+        return 1
+    return _requested.get() or available_threads()
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Use `count` threads within a ``with`` block (None: as many as there are processors)."""
+    if count is not None and (not isinstance(count, int) or count < 1):
+        raise ValueError(f"n_threads must be an integer >= 1 or None, got {count!r}")
+    token = _requested.set(count)
+    try:
+        yield
+    finally:
+        _requested.reset(token)
+
+
+def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return ``[task(item) for item in items]``, computed by `n_threads` threads."""
+    count = min(n_threads(), len(items))
+    if count <= 1:
+        return [task(item) for item in items]
+
+    def work(item: Item) -> Result:
+        _worker.busy = True
+        return task(item)
+
+    return list(_pool(count).map(work, items))
+
+
+def slabs(length: int, count: int) -> list[tuple[int, int]]:
+    """Split ``range(length)`` into at most `count` contiguous, almost equal parts."""
+    count = max(1, min(count, length))
+    bounds = [length * i // count for i in range(count + 1)]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
+
+
+@cache
+def _pool(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="anamorph")
