@@ -1,0 +1,116 @@
+"""The operator L of velocity fields and its Green's function G, applied in the Fourier domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import scipy.fft
+from numpy.typing import ArrayLike
+
+from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.penalties import (
+    VELOCITY_WEIGHTS,
+    angular_frequencies,
+    inverse_symbol,
+    velocity_symbol,
+)
+from anamorph.kernels.spectrum import multiply_symbol
+from anamorph.kernels.threads import n_threads
+
+
+def momentum(v: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | None = None) -> Array:
+    """Return the momentum u = L v of velocity fields.
+
+    Parameters
+    ----------
+    v : array of shape (..., d, *space)
+        Velocities in voxels, on a periodic grid of d = 2 or 3 axes.
+    penalty : 5 numbers
+        Weights (w0, ..., w4) of absolute size, stretching, bending, elasticity and divergence.
+    voxel_size : d numbers, optional
+        Size of a voxel along each axis; 1 by default.
+
+    Returns
+    -------
+    array of the shape of v
+        float32, or float64 if v is.
+    """
+    return _apply(v, "v", penalty, voxel_size, inverse=False)
+
+
+def velocity(u: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | None = None) -> Array:
+    """Return the velocity v = G u of momenta: the inverse of `momentum`.
+
+    Parameters
+    ----------
+    u : array of shape (..., d, *space)
+        Momenta on a periodic grid of d = 2 or 3 axes.
+    penalty, voxel_size
+        As for `momentum`. With w0 = 0 the mean of v is 0.
+
+    Returns
+    -------
+    array of the shape of u
+        Velocities in voxels; float32, or float64 if u is.
+    """
+    return _apply(u, "u", penalty, voxel_size, inverse=True)
+
+
+def _apply(
+    field: ArrayLike,
+    name: str,
+    penalty: Sequence[float],
+    voxel_size: ArrayLike | None,
+    *,
+    inverse: bool,
+) -> Array:
+    n_dims = None if voxel_size is None else np.size(voxel_size)
+    array, d = check_vector_field(field, name, n_dims)
+    space = array.shape[-d:]
+    symbol = packed_symbol(
+        check_penalty(penalty, VELOCITY_WEIGHTS),
+        space,
+        check_voxel_size(voxel_size, d),
+        array.dtype,
+        inverse=inverse,
+    )
+    fields = array.reshape(-1, d, *space, 1)
+    return apply_symbol(fields, symbol, workers=n_threads()).reshape(array.shape)
+
+
+@lru_cache(maxsize=16)
+def packed_symbol(
+    penalty: tuple[float, ...],
+    space: tuple[int, ...],
+    voxel_size: tuple[float, ...],
+    dtype: np.dtype[np.floating],
+    *,
+    inverse: bool,
+) -> Array:
+    """Return the symbol of L or of G at the frequencies of ``rfftn``, (frequency, packed d x d)."""
+    if inverse and not any(penalty[:4]):
+        raise ValueError(
+            f"penalty must have a positive weight among its first four, got {penalty}: the "
+            "divergence alone leaves motions free, so the operator has no inverse"
+        )
+    frequencies = angular_frequencies(space, half=True)
+    symbol = velocity_symbol(penalty, frequencies, voxel_size)
+    if inverse:
+        symbol = inverse_symbol(symbol)
+    packed = np.ascontiguousarray(symbol.reshape(len(symbol), -1).T, dtype)
+    packed.flags.writeable = False  # it is shared by all who ask for the same symbol
+    return packed
+
+
+def apply_symbol(fields: Array, symbol: Array, *, workers: int) -> Array:
+    """Return vector fields (N, d, *space, lanes) multiplied by a symbol in the Fourier domain."""
+    n_fields, d, *space, lanes = fields.shape
+    axes = tuple(range(2, 2 + d))
+    spectrum = scipy.fft.rfftn(fields, axes=axes, workers=workers)
+    multiply_symbol(spectrum.view(fields.dtype).reshape(n_fields, d, -1, 2 * lanes), symbol)
+    result: Array = scipy.fft.irfftn(
+        spectrum, s=space, axes=axes, workers=workers, overwrite_x=True
+    )
+    return result

@@ -1,0 +1,213 @@
+"""Geodesic shooting: from an initial velocity to the diffeomorphism it generates.
+
+The momentum is carried along step by step, which is more stable than going back to the initial
+one (Algorithm 4 of the paper as printed):
+
+    u = L v;  psi = id - v/T
+    repeat T - 1 times:
+        u = push(D(id - v/T)' u, id + v/T)
+        v = G u
+        psi = psi o (id - v/T)
+
+Many images are shot in blocks, each block going through all its steps while it is in a
+processor's cache; the blocks are what threads share. Few images are shot one after the other,
+and threads share the voxels of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.operators import apply_symbol, packed_symbol
+from anamorph.geometry.penalties import VELOCITY_WEIGHTS
+from anamorph.geometry.warps import pull, push
+from anamorph.kernels.blocks import BlockLayout, fill_halo, lanes_per_block
+from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
+from anamorph.kernels.threads import n_threads, run_parallel, slabs
+
+
+@overload
+def shoot(
+    v: ArrayLike,
+    penalty: Sequence[float],
+    voxel_size: ArrayLike | None = None,
+    n_steps: int = 8,
+    *,
+    return_velocity: Literal[False] = False,
+) -> Array: ...
+@overload
+def shoot(
+    v: ArrayLike,
+    penalty: Sequence[float],
+    voxel_size: ArrayLike | None = None,
+    n_steps: int = 8,
+    *,
+    return_velocity: Literal[True],
+) -> tuple[Array, Array]: ...
+def shoot(
+    v: ArrayLike,
+    penalty: Sequence[float],
+    voxel_size: ArrayLike | None = None,
+    n_steps: int = 8,
+    *,
+    return_velocity: bool = False,
+) -> Array | tuple[Array, Array]:
+    """Return the displacement of the diffeomorphism psi that an initial velocity generates.
+
+    Parameters
+    ----------
+    v : array of shape (..., d, *space)
+        Initial velocities in voxels, on a periodic grid of d = 2 or 3 axes.
+    penalty : 5 numbers
+        Weights (w0, ..., w4) of the operator L, as for `momentum`.
+    voxel_size : d numbers, optional
+        Size of a voxel along each axis; 1 by default.
+    n_steps : int
+        Number T of Euler steps.
+    return_velocity : bool
+        Return the velocity at the end of the path too.
+
+    Returns
+    -------
+    displacement : array of the shape of v
+        In voxels: psi = id + displacement.
+    velocity : array of the shape of v
+        Only with `return_velocity`.
+    """
+    array, d = check_vector_field(v, "v", None if voxel_size is None else np.size(voxel_size))
+    if not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise ValueError(f"n_steps must be an integer >= 1, got {n_steps!r}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError("v must be finite, got NaN or infinity")
+    space = array.shape[-d:]
+    weights = check_penalty(penalty, VELOCITY_WEIGHTS)
+    size = check_voxel_size(voxel_size, d)
+    operator = packed_symbol(weights, space, size, array.dtype, inverse=False)
+    greens_function = packed_symbol(weights, space, size, array.dtype, inverse=True)
+
+    fields = array.reshape(-1, d, *space)
+    displacement = np.empty_like(fields)
+    velocity = np.empty_like(fields) if return_velocity else None
+
+    def shoot_block(bounds: tuple[int, int]) -> None:
+        part = slice(*bounds)
+        geodesic = _Geodesic(fields[part], operator, greens_function, n_steps)
+        for _ in range(n_steps - 1):
+            geodesic.carry_momentum()
+            geodesic.update_velocity()
+            geodesic.extend_warp()
+        geodesic.layout.store(geodesic.displacement, displacement[part])
+        if velocity is not None:
+            geodesic.layout.store(geodesic.velocity, velocity[part])
+
+    lanes = lanes_per_block(d, space, array.itemsize)
+    blocks = slabs(len(fields), -(-len(fields) // lanes))
+    if len(blocks) >= n_threads():
+        run_parallel(shoot_block, blocks)
+    else:
+        for bounds in blocks:
+            shoot_block(bounds)
+    if velocity is None:
+        return displacement.reshape(array.shape)
+    return displacement.reshape(array.shape), velocity.reshape(array.shape)
+
+
+class _Geodesic:
+    """The path of one block of images: its velocity, its momentum and the warp so far."""
+
+    def __init__(
+        self, fields: Array, operator: Array, greens_function: Array, n_steps: int
+    ) -> None:
+        self.layout = BlockLayout(fields.shape[2:], len(fields))
+        self.greens_function = greens_function
+        self.step = fields.dtype.type(1 / n_steps)
+        self.velocity = self.layout.load(fields)
+        self.momentum = np.empty_like(self.velocity)
+        self.momentum[self.layout.interior] = self._apply(operator, self.velocity)
+        self.displacement = self.velocity * -self.step
+        self._spare = np.empty_like(self.velocity)
+
+    def carry_momentum(self) -> None:
+        """Take u to push(D(id - v/T)' u, id + v/T)."""
+        self._run(
+            transposed_jacobian_step,
+            self.momentum,
+            self.velocity,
+            -self.step,
+            self._spare,
+            self.layout.shifts,
+        )
+        _fill(self._spare)
+        if self._is_short():
+            self._run(
+                push_step,
+                self._spare,
+                self.velocity,
+                self.step,
+                self.momentum,
+                self.layout.row_offsets,
+                self.layout.row_shifts,
+                self.layout.lanes,
+            )
+        else:
+            images, step = self._images(self._spare), self._images(self.velocity) * self.step
+            self.momentum[self.layout.interior] = np.moveaxis(push(images, step), 0, -1)
+
+    def update_velocity(self) -> None:
+        """Set v = G u."""
+        self.velocity[self.layout.interior] = self._apply(self.greens_function, self.momentum)
+        _fill(self.velocity)
+
+    def extend_warp(self) -> None:
+        """Take psi to psi o (id - v/T)."""
+        if self._is_short():
+            self._run(
+                compose_step,
+                self.displacement,
+                self.velocity,
+                -self.step,
+                self._spare,
+                self.layout.row_offsets,
+                self.layout.row_shifts,
+                self.layout.lanes,
+            )
+        else:
+            step = self._images(self.velocity) * -self.step
+            pulled = step + pull(self._images(self.displacement), step)
+            self._spare[self.layout.interior] = np.moveaxis(pulled, 0, -1)
+        _fill(self._spare)
+        self.displacement, self._spare = self._spare, self.displacement
+
+    def _is_short(self) -> bool:
+        """Tell whether no component of v/T is longer than a voxel, as the fast loops require."""
+        longest = max(self.velocity.max(), -self.velocity.min())
+        return bool(longest * self.step <= 1)
+
+    def _apply(self, symbol: Array, block: Array) -> Array:
+        return apply_symbol(block[self.layout.interior][None], symbol, workers=n_threads())[0]
+
+    def _run(
+        self, kernel: Callable[..., None], source: Array, velocity: Array, step: float, out: Array,
+        *arguments: object,
+    ) -> None:
+        """Run a kernel of `kernels.steps` over the voxels inside the halo."""
+        flat = [block.reshape(len(block), -1) for block in (source, velocity, out)]
+        first, last = self.layout.run
+        run_parallel(
+            lambda slab: kernel(
+                flat[0], flat[1], step, flat[2], *arguments, first + slab[0], first + slab[1]
+            ),
+            slabs(last - first, n_threads()),
+        )
+
+    def _images(self, block: Array) -> Array:
+        return np.moveaxis(block[self.layout.interior], -1, 0)
+
+
+def _fill(block: Array) -> None:
+    fill_halo(block.reshape(-1), block.shape)

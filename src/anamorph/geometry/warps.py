@@ -1,0 +1,207 @@
+"""Warps psi = id + displacement: pulling, pushing, composing, inverting, and their Jacobians."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
+from anamorph.kernels.threads import n_threads, run_parallel, slabs
+from anamorph.kernels.warps import fold_far_halo, pull_rows, push_rows, with_far_halo
+
+# Images are warped some at a time, few enough to stay in a processor's cache.
+_PART_BYTES = 2**18
+
+
+def pull(image: ArrayLike, displacement: ArrayLike) -> Array:
+    """Return images warped by psi: image(x + displacement(x)), interpolated linearly.
+
+    Parameters
+    ----------
+    image : array of shape (..., C, *space)
+        Images of C channels on a periodic grid of d = 2 or 3 axes.
+    displacement : array of shape (..., d, *space)
+        Displacements in voxels. Leading axes broadcast against those of the images.
+
+    Returns
+    -------
+    array of shape (..., C, *space)
+        float32, or float64 if one of the inputs is.
+    """
+    images, warps, shape = _broadcast(image, displacement)
+    out = np.empty_like(images)
+    space = images.shape[2:]
+
+    def pull_part(bounds: tuple[int, int]) -> None:
+        part = slice(*bounds)
+        padded = with_far_halo(images[part])
+        n_rows = len(padded) * _rows_per_image(space)
+        pull_rows(padded, _flat(warps[part]), _flat(out[part]), space, 0, n_rows)
+
+    if len(images) >= n_threads():
+        run_parallel(pull_part, _parts(images))
+    else:
+        padded, flat_warps, flat_out = with_far_halo(images), _flat(warps), _flat(out)
+        run_parallel(
+            lambda rows: pull_rows(padded, flat_warps, flat_out, space, *rows), _row_slabs(images)
+        )
+    return out.reshape(shape)
+
+
+def push(image: ArrayLike, displacement: ArrayLike) -> Array:
+    """Return images pushed along psi: the exact transpose of `pull`.
+
+    Each voxel x adds its value, shared out linearly, to the grid points around
+    x + displacement(x), so that totals are conserved.
+
+    Parameters
+    ----------
+    image : array of shape (..., C, *space)
+    displacement : array of shape (..., d, *space)
+        As for `pull`.
+
+    Returns
+    -------
+    array of shape (..., C, *space)
+    """
+    images, warps, shape = _broadcast(image, displacement)
+    out = np.empty_like(images)
+    space = images.shape[2:]
+
+    def empty_with_halo(n_images: int) -> Array:
+        n_voxels = int(np.prod([n + 1 for n in space]))
+        return np.zeros((n_images, images.shape[1], n_voxels), images.dtype)
+
+    def push_part(bounds: tuple[int, int]) -> None:
+        part = slice(*bounds)
+        padded = empty_with_halo(bounds[1] - bounds[0])
+        n_rows = len(padded) * _rows_per_image(space)
+        push_rows(_flat(images[part]), _flat(warps[part]), padded, space, 0, n_rows)
+        out[part] = fold_far_halo(padded, space)
+
+    def push_slab(rows: tuple[int, int]) -> Array:
+        padded = empty_with_halo(len(images))  # of its own: slabs push onto each other's voxels
+        push_rows(_flat(images), _flat(warps), padded, space, *rows)
+        return padded
+
+    if len(images) >= n_threads():
+        run_parallel(push_part, _parts(images))
+    else:
+        out[:] = fold_far_halo(np.sum(run_parallel(push_slab, _row_slabs(images)), axis=0), space)
+    return out.reshape(shape)
+
+
+def compose(outer: ArrayLike, inner: ArrayLike) -> Array:
+    """Return the displacement of psi_outer o psi_inner, in voxels.
+
+    Parameters
+    ----------
+    outer, inner : arrays of shape (..., d, *space)
+        Displacements of the two warps; ``pull(pull(image, outer), inner)`` is approximately
+        ``pull(image, compose(outer, inner))``.
+    """
+    inner_warp, _ = check_vector_field(inner, "inner")
+    return np.asarray(inner_warp + pull(outer, inner_warp))
+
+
+def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int = 50) -> Array:
+    """Return the displacement of the inverse of psi, found by Newton's method.
+
+    Parameters
+    ----------
+    displacement : array of shape (..., d, *space)
+        In voxels; psi = id + displacement must be one-to-one.
+    tolerance : float
+        Largest distance in voxels between psi(psi^-1(x)) and x.
+    max_iterations : int
+        When so many do not suffice, a ValueError is raised.
+    """
+    warp, d = check_vector_field(displacement, "displacement")
+    jacobian = _jacobian(warp, d)
+    entries = jacobian.reshape(*jacobian.shape[: -d - 2], d * d, *warp.shape[-d:])
+    inverse = -warp
+    error = np.inf
+    for _ in range(max_iterations):
+        residual = compose(warp, inverse)  # of psi o inverse, which should be the identity
+        error = float(np.abs(residual).max(initial=0))
+        if not error > tolerance:
+            break
+        matrix = np.moveaxis(pull(entries, inverse).reshape(jacobian.shape), (-d - 2, -d - 1), (-2, -1))
+        step = np.linalg.solve(matrix, np.moveaxis(residual, -d - 1, -1)[..., None])[..., 0]
+        inverse = inverse - np.moveaxis(step, -1, -d - 1)
+    if not error <= tolerance:
+        raise ValueError(
+            f"displacement could not be inverted to {tolerance} voxels within {max_iterations} "
+            f"iterations (reached {error:.2g}); its smallest Jacobian determinant is "
+            f"{np.linalg.det(np.moveaxis(jacobian, (-d - 2, -d - 1), (-2, -1))).min():.2g}, "
+            "which must be positive"
+        )
+    return inverse.astype(warp.dtype, copy=False)
+
+
+def jacobian_determinant(displacement: ArrayLike) -> Array:
+    """Return |D psi|, the factor by which psi = id + displacement changes volumes.
+
+    Parameters
+    ----------
+    displacement : array of shape (..., d, *space)
+        In voxels; derivatives are central differences on the periodic grid.
+
+    Returns
+    -------
+    array of shape (..., *space)
+        Positive where psi preserves orientation, 1 where it preserves volume.
+    """
+    warp, d = check_vector_field(displacement, "displacement")
+    matrices = np.moveaxis(_jacobian(warp, d), (-d - 2, -d - 1), (-2, -1))
+    return np.asarray(np.linalg.det(matrices))
+
+
+def gradient(image: Array, n_dims: int) -> Array:
+    """Return central differences of images (..., *space) along each axis, (..., d, *space)."""
+    derivatives = [
+        (np.roll(image, -1, axis) - np.roll(image, 1, axis)) / 2 for axis in range(-n_dims, 0)
+    ]
+    return np.stack(derivatives, axis=-n_dims - 1)
+
+
+def _jacobian(displacement: Array, n_dims: int) -> Array:
+    """Return D psi, (..., d, d, *space): entry (i, j) is the derivative of component i along j."""
+    identity = np.eye(n_dims, dtype=displacement.dtype).reshape(n_dims, n_dims, *(1,) * n_dims)
+    return np.asarray(identity + gradient(displacement, n_dims))
+
+
+def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
+    """Return images (N, C, *space), displacements (N, d, *space) and the shape of the result."""
+    images, warps, d = check_image_and_displacement(image, displacement)
+    try:
+        lead = np.broadcast_shapes(images.shape[: -d - 1], warps.shape[: -d - 1])
+    except ValueError:
+        raise ValueError(
+            f"leading axes of image {images.shape} and displacement {warps.shape} do not match"
+        ) from None
+    shape = (*lead, *images.shape[-d - 1 :])
+    images = np.broadcast_to(images, shape)
+    warps = np.broadcast_to(warps, (*lead, *warps.shape[-d - 1 :]))
+    return (
+        np.ascontiguousarray(images.reshape(-1, *images.shape[-d - 1 :])),
+        np.ascontiguousarray(warps.reshape(-1, *warps.shape[-d - 1 :])),
+        shape,
+    )
+
+
+def _parts(images: Array) -> list[tuple[int, int]]:
+    images_per_part = max(1, _PART_BYTES // images[0].nbytes)
+    return slabs(len(images), max(n_threads(), -(-len(images) // images_per_part)))
+
+
+def _row_slabs(images: Array) -> list[tuple[int, int]]:
+    return slabs(len(images) * _rows_per_image(images.shape[2:]), n_threads())
+
+
+def _rows_per_image(space: tuple[int, ...]) -> int:
+    return int(np.prod(space[:-1]))
+
+
+def _flat(images: Array) -> Array:
+    return images.reshape(*images.shape[:2], -1)

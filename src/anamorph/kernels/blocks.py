@@ -1,0 +1,107 @@
+"""Blocks: how a few images are laid out so that plain loops run at full vector width.
+
+A block holds images as (component, *padded space, lane): the images of a block are the lanes, so
+that even rows of small images are long contiguous runs, and each spatial axis has a periodic halo
+of one voxel at both ends, so that a neighbour is always a constant shift in memory and no loop
+needs a modulo. Loops run straight through the halo; what they leave there is refilled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.kernels.compile import kernel
+
+Array = NDArray[np.floating]
+
+# A block of one field should stay in a processor's second-level cache.
+_BLOCK_BYTES = 2**18
+_MOST_LANES = 32
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """Where things are in a block of `lanes` images on a grid of shape `space`."""
+
+    space: tuple[int, ...]
+    lanes: int
+
+    @cached_property
+    def padded(self) -> tuple[int, ...]:
+        """Shape of the grid with its halo."""
+        return tuple(n + 2 for n in self.space)
+
+    @cached_property
+    def shifts(self) -> NDArray[np.intp]:
+        """Distance in memory to the next voxel along each axis, shape (d,)."""
+        lengths = (*self.padded[1:], self.lanes)
+        return np.cumprod(lengths[::-1])[::-1].astype(np.intp)
+
+    @cached_property
+    def row_offsets(self) -> NDArray[np.intp]:
+        """Steps of -1, 0, 1 along all axes but the last, shape (3^(d-1), d-1)."""
+        return np.array(list(product((-1, 0, 1), repeat=len(self.space) - 1)), dtype=np.intp)
+
+    @cached_property
+    def row_shifts(self) -> NDArray[np.intp]:
+        """Distance in memory of each of `row_offsets`, shape (3^(d-1),)."""
+        return self.row_offsets @ self.shifts[:-1]
+
+    @cached_property
+    def interior(self) -> tuple[slice, ...]:
+        """Index of the voxels inside the halo."""
+        return (slice(None), *(slice(1, -1),) * len(self.space))
+
+    @cached_property
+    def run(self) -> tuple[int, int]:
+        """First and last (exclusive) place in memory of the voxels inside the halo."""
+        first = int(self.shifts.sum())
+        return first, int(np.prod(self.padded)) * self.lanes - first
+
+    def empty(self, n_components: int, dtype: np.dtype[np.floating]) -> Array:
+        """Return a block with nothing in it yet."""
+        return np.empty((n_components, *self.padded, self.lanes), dtype)
+
+    def load(self, images: Array) -> Array:
+        """Return images (lane, component, *space) as a block."""
+        block = self.empty(images.shape[1], images.dtype)
+        block[self.interior] = np.moveaxis(images, 0, -1)
+        fill_halo(block.reshape(-1), block.shape)
+        return block
+
+    def store(self, block: Array, images: Array) -> None:
+        """Write a block into images (lane, component, *space)."""
+        images[...] = np.moveaxis(block[self.interior], -1, 0)
+
+
+def lanes_per_block(n_components: int, space: tuple[int, ...], itemsize: int) -> int:
+    """Return how many images to put into one block."""
+    image_bytes = n_components * int(np.prod(space)) * itemsize
+    return int(np.clip(_BLOCK_BYTES // image_bytes, 1, _MOST_LANES))
+
+
+@kernel
+def fill_halo(block, shape):
+    """Copy the voxels at both ends of each axis into the halo at its other end.
+
+    Parameters
+    ----------
+    block : flat array
+        A block of shape `shape` = (component, *padded space, lane).
+    """
+    outer = shape[0]
+    inner = block.size // outer
+    for axis in range(1, len(shape) - 1):
+        length = shape[axis]
+        inner //= length
+        for o in range(outer):
+            first = o * length * inner
+            last = first + (length - 1) * inner
+            block[first : first + inner] = block[last - inner : last]
+            block[last : last + inner] = block[first + inner : first + 2 * inner]
+        outer *= length

@@ -1,0 +1,66 @@
+"""Spectra: multiplying Fourier coefficients by a real symmetric matrix at every frequency."""
+
+from __future__ import annotations
+
+from anamorph.kernels.compile import kernel, per_voxel
+
+
+@kernel
+def multiply_symbol(spectrum, symbol):
+    """Multiply spectra of vector fields by a symbol, in place.
+
+    Parameters
+    ----------
+    spectrum : (N, d, frequency, 2 * lanes) floats
+        Real and imaginary parts side by side, of one or several fields.
+    symbol : (frequency, packed d x d) floats
+        Diagonal first, then above it.
+    """
+    n_fields, n_dims, n_frequencies, width = spectrum.shape
+    for n in range(n_fields):
+        if n_dims == 2:
+            for k in range(n_frequencies):
+                _multiply_2d(spectrum[n, 0, k], spectrum[n, 1, k], symbol[k])
+        elif width > 2:
+            for k in range(n_frequencies):
+                _multiply_3d(
+                    spectrum[n, 0, k], spectrum[n, 1, k], spectrum[n, 2, k], symbol[k], width
+                )
+        else:
+            _multiply_one_field_3d(spectrum[n, 0], spectrum[n, 1], spectrum[n, 2], symbol)
+
+
+@per_voxel
+def _multiply_2d(first, second, symbol):
+    s_11, s_22, s_12 = symbol[0], symbol[1], symbol[2]
+    for r in range(first.size):
+        a, b = first[r], second[r]
+        first[r] = s_11 * a + s_12 * b
+        second[r] = s_12 * a + s_22 * b
+
+
+@per_voxel
+def _multiply_3d(first, second, third, symbol, width):
+    s_11, s_22, s_33 = symbol[0], symbol[1], symbol[2]
+    s_12, s_13, s_23 = symbol[3], symbol[4], symbol[5]
+    for r in range(width):
+        a, b, c = first[r], second[r], third[r]
+        first[r] = s_11 * a + s_12 * b + s_13 * c
+        second[r] = s_12 * a + s_22 * b + s_23 * c
+        third[r] = s_13 * a + s_23 * b + s_33 * c
+
+
+@per_voxel
+def _multiply_one_field_3d(first, second, third, symbol):
+    # Without views of two numbers each, which would cost more than the multiplication.
+    for k in range(symbol.shape[0]):
+        s_11, s_22, s_33 = symbol[k, 0], symbol[k, 1], symbol[k, 2]
+        s_12, s_13, s_23 = symbol[k, 3], symbol[k, 4], symbol[k, 5]
+        a, b, c = first[k, 0], second[k, 0], third[k, 0]
+        d, e, f = first[k, 1], second[k, 1], third[k, 1]
+        first[k, 0] = s_11 * a + s_12 * b + s_13 * c
+        first[k, 1] = s_11 * d + s_12 * e + s_13 * f
+        second[k, 0] = s_12 * a + s_22 * b + s_23 * c
+        second[k, 1] = s_12 * d + s_22 * e + s_23 * f
+        third[k, 0] = s_13 * a + s_23 * b + s_33 * c
+        third[k, 1] = s_13 * d + s_23 * e + s_33 * f

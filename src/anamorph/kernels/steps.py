@@ -1,0 +1,141 @@
+"""Short steps: the loops of geodesic shooting, for steps of at most one voxel along each axis.
+
+Multilinear interpolation at x + s with |s_i| <= 1 involves only the 3^d neighbours of x, each with
+the weight prod_i max(0, 1 - |o_i - s_i|), o its offset. Written so, pulling and pushing are
+stencils without branches or look-ups: the loops below run over long flat pieces of a block
+(see `blocks`) and vectorise. Longer steps take the general path of `warps`.
+
+Blocks are given as (component, flat); `start` and `stop` bound the piece of memory to compute, so
+that threads can share a block. Every result is gathered, never scattered: threads cannot collide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anamorph.kernels.compile import kernel, per_voxel
+
+_PIECE = 1024  # numbers per inner loop: its working set stays in the first-level cache
+
+
+@per_voxel
+def _row_weights(weights, velocity, first, scale, offset):
+    """Weights with which the steps scale * velocity reach `offset` and its two x-neighbours.
+
+    weights : (4, n), filled with the weights towards x - 1, x and x + 1; the last row is scratch.
+    velocity : (d, flat), read from `first` on.
+    offset : (d - 1,), along all axes but the last.
+    """
+    zero = weights.dtype.type(0)  # a plain 0 would make float64 of float32
+    one = weights.dtype.type(1)
+    n = weights.shape[1]
+    lead = weights[3]
+    lead[:] = one
+    for axis in range(offset.size):
+        step = velocity[axis, first : first + n]
+        towards = weights.dtype.type(offset[axis])
+        for r in range(n):
+            lead[r] *= max(zero, one - abs(towards - scale * step[r]))
+    step = velocity[offset.size, first : first + n]
+    for r in range(n):
+        weights[0, r] = lead[r] * max(zero, -scale * step[r])
+    for r in range(n):
+        weights[1, r] = lead[r] * (one - abs(scale * step[r]))
+    for r in range(n):
+        weights[2, r] = lead[r] * max(zero, scale * step[r])
+
+
+@per_voxel
+def _add_three(out, w0, w1, w2, f0, f1, f2):
+    for r in range(out.size):
+        out[r] += w0[r] * f0[r] + w1[r] * f1[r] + w2[r] * f2[r]
+
+
+@per_voxel
+def _set_product(out, scale, factor):
+    for r in range(out.size):
+        out[r] = scale * factor[r]
+
+
+@kernel
+def compose_step(displacement, velocity, scale, out, offsets, shifts, lanes, start, stop):
+    """Compose with a small step s = scale * velocity: out = s + displacement(id + s).
+
+    displacement, velocity, out : (d, flat); offsets, shifts : see `BlockLayout.row_offsets`.
+    """
+    weights = np.empty((4, _PIECE), out.dtype)
+    for first in range(start, stop, _PIECE):
+        n = min(_PIECE, stop - first)
+        w = weights[:, :n]
+        for c in range(out.shape[0]):
+            _set_product(out[c, first : first + n], scale, velocity[c, first : first + n])
+        for o in range(shifts.size):
+            _row_weights(w, velocity, first, scale, offsets[o])
+            near = first + shifts[o]
+            for c in range(out.shape[0]):
+                _add_three(
+                    out[c, first : first + n],
+                    w[0],
+                    w[1],
+                    w[2],
+                    displacement[c, near - lanes : near - lanes + n],
+                    displacement[c, near : near + n],
+                    displacement[c, near + lanes : near + lanes + n],
+                )
+
+
+@kernel
+def push_step(momentum, velocity, scale, out, offsets, shifts, lanes, start, stop):
+    """Push along a small step s = scale * velocity: the transpose of pulling at id + s.
+
+    momentum, velocity, out : (d, flat). The voxel x receives from x - o what goes the way o.
+    """
+    weights = np.empty((4, _PIECE + 2 * lanes), out.dtype)
+    for first in range(start, stop, _PIECE):
+        n = min(_PIECE, stop - first)
+        w = weights[:, : n + 2 * lanes]
+        out[:, first : first + n] = 0
+        for o in range(shifts.size):
+            source = first - shifts[o] - lanes
+            _row_weights(w, velocity, source, scale, offsets[o])
+            for c in range(out.shape[0]):
+                _add_three(
+                    out[c, first : first + n],
+                    w[2, :n],
+                    w[1, lanes : lanes + n],
+                    w[0, 2 * lanes : 2 * lanes + n],
+                    momentum[c, source : source + n],
+                    momentum[c, source + lanes : source + lanes + n],
+                    momentum[c, source + 2 * lanes : source + 2 * lanes + n],
+                )
+
+
+@kernel
+def transposed_jacobian_step(momentum, velocity, scale, out, shifts, start, stop):
+    """Multiply by the transposed Jacobian of a small step: out = D(id + scale velocity)' momentum.
+
+    out_j = momentum_j + scale sum_i (d_j velocity_i) momentum_i, with central differences;
+    momentum, velocity, out : (d, flat); shifts : (d,), to the next voxel along each axis.
+    """
+    one = out.dtype.type(1)
+    half = scale * out.dtype.type(0.5)
+    for first in range(start, stop, _PIECE):
+        last = min(first + _PIECE, stop)
+        for j in range(shifts.size):
+            shift = shifts[j]
+            product = out[j, first:last]
+            _set_product(product, one, momentum[j, first:last])
+            for i in range(shifts.size):
+                _add_derivative(
+                    product,
+                    half,
+                    velocity[i, first + shift : last + shift],
+                    velocity[i, first - shift : last - shift],
+                    momentum[i, first:last],
+                )
+
+
+@per_voxel
+def _add_derivative(out, half, after, before, factor):
+    for r in range(out.size):
+        out[r] += half * (after[r] - before[r]) * factor[r]

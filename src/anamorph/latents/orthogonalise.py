@@ -1,0 +1,201 @@
+"""The axes of the latent space: Algorithm 8 of the paper.
+
+Latents T z with bases W T^-1 make the same images as z with W. The transform T is chosen so that
+the new ZZ' and C are both diagonal, and scaled so that the penalty on the bases and the prior on
+the latents balance, the precision A following along.
+
+The scaling energy has N C where the paper prints C. With separate latents T is block diagonal,
+while A, and so the scaling, couples the blocks.
+
+The paper scales by ZZ' alone. Where the uncertainty S outweighs ZZ', as for dead modes, this can
+lower the Wishart part of the objective; then the scales that ZZ' + S gives, which maximise it, are
+tried instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from anamorph.latents.matrices import Matrix, Vector, symmetric_matrix
+from anamorph.latents.wishart import (
+    WishartPosterior,
+    check_prior_dof,
+    expected_precision,
+    wishart_part,
+)
+
+# Dead modes make ZZ' and C singular. Eigenvalues below this share of the largest count as dead.
+# This bounds the condition of T, which goes with the fourth root of those of ZZ' and of C.
+EIGENVALUE_FLOOR = 1e-8
+# Rounding, relative to the Wishart part: a transform that only permutes the latents is no worse.
+ROUNDING = 1e-10
+NEWTON_STEPS = 100
+NEWTON_TOLERANCE = 1e-11
+
+
+def orthogonalising_transform(
+    basis_energy: ArrayLike,
+    latent_scatter: ArrayLike,
+    covariance_sum: ArrayLike,
+    n_images: int,
+    prior_dof: float,
+    blocks: Sequence[int] | None = None,
+    n_rounds: int = 100,
+) -> Matrix:
+    """Return T, which makes ZZ' and C diagonal and balances their scales.
+
+    Latents become T z, bases W T^-1, and the matrices T ZZ' T', T S T' and T^-T C T^-1. Rows are
+    ordered by their part in the images; the largest entry of each is positive.
+
+    Parameters
+    ----------
+    basis_energy : array_like, (K, K)
+        C = Wv'Lv Wv + Wa'La Wa.
+    latent_scatter : array_like, (K, K)
+        ZZ'.
+    covariance_sum : array_like, (K, K)
+        S, the sum over images of the covariance of z.
+    n_images : int
+        N.
+    prior_dof : float
+        nu0, see `check_prior_dof`.
+    blocks : sequence of int, optional
+        Sizes of the groups of latents that must not mix, (n_appearance, n_shape) for separate
+        latents. One group by default.
+    n_rounds : int
+        Rounds of: A given the scales, then the scales given A.
+
+    Returns
+    -------
+    ndarray, (K, K)
+        T. It leaves the Wishart part of the objective no lower; it is the identity where nothing
+        found does, and where all bases or all latents are zero.
+    """
+    basis_energy = symmetric_matrix(basis_energy, "basis energy C")
+    latent_scatter = symmetric_matrix(latent_scatter, "latent scatter ZZ'")
+    covariance_sum = symmetric_matrix(covariance_sum, "covariance sum S")
+    blocks = _checked_blocks(blocks, basis_energy, latent_scatter, covariance_sum)
+    check_prior_dof(prior_dof, len(basis_energy))
+    identity = np.eye(len(basis_energy))
+    if np.trace(basis_energy) <= 0 or np.trace(latent_scatter) <= 0:
+        return identity
+
+    floored_energy = _floored(basis_energy)
+    floored_scatter = _floored(latent_scatter)
+    axes = _diagonalising_transform(floored_energy, floored_scatter, blocks)
+    energy = n_images * np.diag(_transformed_energy(axes, floored_energy))
+    certain_scatter = axes @ floored_scatter @ axes.T
+    scatter = certain_scatter + axes @ covariance_sum @ axes.T
+
+    def criterion(transform: Matrix) -> float:
+        scatter = transform @ (latent_scatter + covariance_sum) @ transform.T
+        posterior = WishartPosterior.from_scatter(scatter, n_images, prior_dof)
+        energy = _transformed_energy(transform, basis_energy)
+        return wishart_part(posterior, scatter, energy, n_images)
+
+    before = criterion(identity)
+    for balanced_scatter in (certain_scatter, scatter):
+        log_scales = _log_scales(energy, balanced_scatter, scatter, n_images, prior_dof, n_rounds)
+        transform = _with_positive_peaks(np.exp(log_scales)[:, None] * axes)  # Q T
+        if criterion(transform) >= before - ROUNDING * abs(before):
+            return transform
+    return identity
+
+
+def _checked_blocks(blocks: Sequence[int] | None, *matrices: Matrix) -> Sequence[int]:
+    """Return the sizes of the blocks, after checking that everything is of size K."""
+    sizes = [len(matrix) for matrix in matrices]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"C, ZZ' and S must have the same size, got {sizes}")
+    blocks = blocks or sizes[:1]
+    if min(blocks) < 0 or sum(blocks) != sizes[0]:
+        raise ValueError(f"blocks must add up to {sizes[0]} latents, got {tuple(blocks)}")
+    return blocks
+
+
+def _floored(matrix: Matrix) -> Matrix:
+    """Return the matrix with its small eigenvalues raised."""
+    values, vectors = np.linalg.eigh(matrix)
+    floored_values = np.maximum(values, EIGENVALUE_FLOOR * values[-1])
+    return np.asarray((vectors * floored_values) @ vectors.T, dtype=np.float64)
+
+
+def _transformed_energy(transform: Matrix, basis_energy: Matrix) -> Matrix:
+    """Return T^-T C T^-1."""
+    transform_inverse = np.linalg.inv(transform)
+    return transform_inverse.T @ basis_energy @ transform_inverse
+
+
+def _diagonalising_transform(
+    basis_energy: Matrix, latent_scatter: Matrix, blocks: Sequence[int]
+) -> Matrix:
+    """Return the first T: in every block, both matrices become diagonal, their scales equal."""
+    transform = np.zeros_like(basis_energy)
+    for start, stop in pairwise(np.cumsum([0, *blocks])):
+        block = (slice(start, stop), slice(start, stop))
+        latent_values, latent_vectors = np.linalg.eigh(latent_scatter[block])  # Dz, Vz
+        energy_values, energy_vectors = np.linalg.eigh(basis_energy[block])  # Dw, Vw
+        latent_root = latent_vectors * np.sqrt(latent_values)
+        energy_root = energy_vectors * np.sqrt(energy_values)
+        _, singular_values, rotation = np.linalg.svd(energy_root.T @ latent_root)  # D, V'
+        whitening = (latent_vectors / np.sqrt(latent_values)).T
+        transform[block] = singular_values[:, None] * rotation @ whitening
+    return transform
+
+
+def _log_scales(
+    energy: Vector,
+    balanced_scatter: Matrix,
+    scatter: Matrix,
+    n_images: int,
+    prior_dof: float,
+    n_rounds: int,
+) -> Vector:
+    """Return q: rounds of A given Q = diag(exp q), then q given A.
+
+    Parameters
+    ----------
+    energy : ndarray, (K,)
+        N diag(T^-T C T^-1).
+    balanced_scatter : ndarray, (K, K)
+        T ZZ' T' (or T (ZZ' + S) T'), which the scales balance against the energy.
+    scatter : ndarray, (K, K)
+        T (ZZ' + S) T', which gives A.
+    """
+    log_scales = np.zeros_like(energy)
+    for _ in range(n_rounds):
+        scales = np.exp(log_scales)
+        precision = expected_precision(scales[:, None] * scatter * scales, n_images, prior_dof)
+        log_scales = _newton(energy, precision * balanced_scatter, log_scales)
+    return log_scales
+
+
+def _newton(energy: Vector, coupling: Matrix, log_scales: Vector) -> Vector:
+    """Return the q that minimises sum_k energy_k exp(-2 q_k) + x' coupling x with x = exp q.
+
+    This is convex in x > 0, as the coupling is positive definite, so there is one minimum.
+    """
+    for _ in range(NEWTON_STEPS):
+        scales = np.exp(log_scales)
+        latent_pull = scales * (coupling @ scales)
+        basis_pull = energy / scales**2
+        gradient = 2.0 * (latent_pull - basis_pull)
+        # The absolute value changes nothing at the minimum, where the pulls are equal. Elsewhere
+        # it keeps the Hessian positive definite and the steps short.
+        hessian = 2.0 * scales[:, None] * coupling * scales
+        hessian += np.diag(2.0 * np.abs(latent_pull) + 4.0 * basis_pull)
+        step = np.linalg.solve(hessian, gradient)
+        log_scales = log_scales - step
+        if np.abs(step).max() < NEWTON_TOLERANCE:
+            break
+    return log_scales
+
+
+def _with_positive_peaks(transform: Matrix) -> Matrix:
+    """Return the transform with the largest entry of each row made positive."""
+    peaks = np.take_along_axis(transform, np.abs(transform).argmax(axis=1)[:, None], axis=1)
+    return np.asarray(transform * np.sign(peaks))

@@ -1,0 +1,114 @@
+"""Conjugate gradients, preconditioned by a multigrid cycle, in all lanes at once.
+
+Two measures of the error must become small: the residual, which sees what is rough, and the error
+in the energy norm, which sees what is smooth. The second comes for free: each step lowers the
+squared energy of the error by a known gain, and the gains shrink about geometrically.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.solvers.layout import Field, PerLane
+from anamorph.solvers.multigrid import Level
+
+# By how much the error in the energy norm may exceed its estimate.
+_SAFETY = 2.0
+
+
+def conjugate_gradients(
+    level: Level, x: Field, right_hand_side: Field, tolerance: float, max_cycles: int
+) -> tuple[PerLane, NDArray[np.int64]]:
+    """Improve `x` in place, until it solves (H + L) x = g in every lane.
+
+    The residual that conjugate gradients carry along drifts away from the true one by rounding.
+    The true one is evaluated in the end, and the iteration restarted from there while that helps.
+
+    Parameters
+    ----------
+    level
+        The finest level: its operator is H + L, its cycle the preconditioner.
+    x, right_hand_side
+        The solution so far, and g; with their padding filled.
+    tolerance
+        The residual, relative to g, and the error in the energy norm, relative to x, to reach.
+    max_cycles
+        The most cycles to do.
+
+    Returns
+    -------
+    residual
+        The norm of g - (H + L) x relative to that of g, per lane.
+    n_cycles
+        The number of cycles done, per lane.
+    """
+    layout = level.operator.layout
+    scale = layout.norm(right_hand_side)
+    n_cycles = np.zeros(layout.lanes, np.int64)
+    relative = np.where(scale > 0, np.inf, 0.0)
+    while True:
+        residual = right_hand_side.copy()
+        level.operator.subtract(residual, x)
+        previous, relative = relative, _ratio(layout.norm(residual), scale)
+        # The first descent is due even to a small residual, as it tells the error in energy.
+        is_active = np.isinf(previous) | ((relative > tolerance) & (relative < previous / 2))
+        cycles_left = max_cycles - n_cycles.max(initial=0)
+        if cycles_left <= 0 or not is_active.any():
+            return relative, n_cycles
+        descent = _Descent(level, x, residual, right_hand_side, tolerance)
+        n_cycles += descent.run(is_active, cycles_left)
+
+
+class _Descent:
+    """One run of conjugate gradients, on `x` and `residual` in place."""
+
+    def __init__(
+        self, level: Level, x: Field, residual: Field, right_hand_side: Field, tolerance: float
+    ) -> None:
+        self.level, self.layout, self.tolerance = level, level.operator.layout, tolerance
+        self.x, self.residual, self.right_hand_side = x, residual, right_hand_side
+        self.direction, self.product = np.zeros_like(x), np.zeros_like(x)
+        self.slope = np.zeros(self.layout.lanes)
+        self.gain = np.zeros(self.layout.lanes)
+
+    def run(self, is_active: NDArray[np.bool_], max_cycles: int) -> NDArray[np.int64]:
+        """Descend until every lane has arrived; return the number of cycles per lane."""
+        n_cycles = np.zeros(self.layout.lanes, np.int64)
+        while is_active.any() and n_cycles.max() < max_cycles:
+            previous_gain = self.gain
+            self._step(is_active)
+            n_cycles += is_active
+            # With gains in geometric progression the next ones sum to about gain^2 / previous.
+            left = self.gain * np.minimum(_ratio(self.gain, previous_gain, otherwise=1.0), 1.0)
+            is_active = is_active & ~self._has_arrived(left)
+        self.layout.fill_padding(self.x)
+        return n_cycles
+
+    def _step(self, is_active: NDArray[np.bool_]) -> None:
+        """Move `x` along a conjugate direction; lanes that have arrived stay where they are."""
+        layout = self.layout
+        preconditioned = self.level.cycle(self.residual)
+        previous_slope, self.slope = self.slope, layout.dot(self.residual, preconditioned)
+        layout.scale_and_add(self.direction, _ratio(self.slope, previous_slope), preconditioned)
+        layout.fill_padding(self.direction)
+        self.level.operator.apply(self.product, self.direction)
+        curvature = layout.dot(self.direction, self.product)
+        length = np.where(is_active, _ratio(self.slope, curvature), 0.0)
+        layout.add_scaled(self.x, length, self.direction)
+        layout.add_scaled(self.residual, -length, self.product)
+        self.gain = length * self.slope
+
+    def _has_arrived(self, squared_error: PerLane) -> NDArray[np.bool_]:
+        layout, g = self.layout, self.right_hand_side
+        energy = layout.dot(self.x, g)
+        is_close = _SAFETY**2 * squared_error <= self.tolerance**2 * energy
+        is_small: Any = layout.norm(self.residual) <= self.tolerance * layout.norm(g)
+        return is_close & is_small
+
+
+def _ratio(a: PerLane, b: PerLane, otherwise: float = 0.0) -> PerLane:
+    """Return a / b, and `otherwise` where b is 0."""
+    return np.divide(a, b, out=np.full_like(a, otherwise), where=b != 0)

@@ -1,0 +1,129 @@
+"""Multigrid: errors are smoothed by relaxation on each grid, what is left is solved on coarser ones.
+
+A level's cycle is the classical V: relax, average the residual on the coarser grid, solve there by
+the same means, interpolate the correction back, relax again; the coarsest grid is solved exactly.
+Full multigrid starts from the coarsest grid, with one V-cycle on each finer one.
+
+Relaxation is block-Jacobi, accelerated by Chebyshev polynomials of the fourth kind (Lottes, Optimal
+polynomial smoothers for multigrid V-cycles, 2023), which need only the largest eigenvalue. It
+relaxes all voxels at once, and does the same before and after: the cycle is a symmetric operator.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from anamorph.kernels.smoothing import relax
+from anamorph.solvers.layout import Field, Layout, flat
+from anamorph.solvers.operators import Operator
+from anamorph.solvers.transfer import prolong, restrict
+
+# Measured in benchmarks/solvers.py: fewer leave errors that a coarse grid cannot see.
+_N_RELAXATIONS = 3
+# The coarsest system is solved exactly, as a dense one; it has at most this many voxels.
+_LARGEST_DENSE = 16
+# Axes whose spacing exceeds the smallest one by more than this wait until the others caught up:
+# relaxation does not smooth along them yet.
+_LARGEST_ANISOTROPY = 1.5
+# Without an absolute penalty (w0 = 0), constants may be free: this holds them on the coarsest grid.
+_RELATIVE_RIDGE = 1e-6
+
+
+def multigrid(operator: Operator) -> Level:
+    """Return the finest level of the hierarchy of grids below `operator`."""
+    is_coarsest = prod(operator.layout.shape) <= _LARGEST_DENSE
+    return CoarsestLevel(operator) if is_coarsest else SmoothedLevel(operator)
+
+
+class CoarsestLevel:
+    """The level that is solved exactly."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, self._layout = operator, operator.layout
+        matrices = operator.dense()
+        if operator.regulariser.penalty[0] == 0:
+            size = matrices.shape[1]
+            ridge = _RELATIVE_RIDGE * np.trace(matrices, axis1=1, axis2=2) / size
+            matrices += ridge[:, None, None] * np.eye(size)
+        self._inverse = np.linalg.inv(matrices)
+
+    def cycle(self, residual: Field) -> Field:
+        """Return the exact correction for a residual."""
+        batch = self._layout.to_batch(residual)
+        vectors = batch.reshape(len(batch), -1, 1).astype(np.float64)
+        return self._layout.from_batch((self._inverse @ vectors).reshape(batch.shape))
+
+    full = cycle
+
+
+class SmoothedLevel:
+    """A level whose errors are smoothed, then passed on to the next coarser level."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, self._layout = operator, operator.layout
+        self._inverse_blocks, self._largest_eigenvalue = operator.inverse_blocks()
+        n_components = operator.regulariser.n_components
+        self._correction, self._step, self._residual = (
+            self._layout.zeros(n_components) for _ in range(3)
+        )
+        self._coarser = multigrid(_coarsened(operator))
+
+    def cycle(self, residual: Field) -> Field:
+        """Return the correction that a V-cycle finds for a residual; it is overwritten by the next."""
+        self._correction[...] = 0
+        self._residual[...] = residual
+        self._relax()
+        self.operator.subtract(self._residual, self._step)
+        coarse_residual = restrict(self._residual, self._coarser.operator.layout)
+        self._step = prolong(self._coarser.cycle(coarse_residual), self._layout)
+        self._correction += self._step
+        self.operator.subtract(self._residual, self._step)
+        self._relax()
+        return self._correction
+
+    def full(self, right_hand_side: Field) -> Field:
+        """Return the solution that full multigrid finds, its padding filled."""
+        coarse = self._coarser.full(restrict(right_hand_side, self._coarser.operator.layout))
+        x = prolong(coarse, self._layout)
+        residual = right_hand_side.copy()
+        self.operator.subtract(residual, x)
+        x += self.cycle(residual)
+        self._layout.fill_padding(x)
+        return x
+
+    def _relax(self) -> None:
+        """Relax the correction; the residual then lacks only the last step."""
+        real = self._layout.dtype.type
+        for k in range(1, _N_RELAXATIONS + 1):
+            if k > 1:
+                self.operator.subtract(self._residual, self._step)
+            inertia = real((2 * k - 3) / (2 * k + 1) if k > 1 else 0)
+            rate = real((8 * k - 4) / (2 * k + 1) / self._largest_eigenvalue)
+            fields = self._step, self._correction, self._residual, self._inverse_blocks
+            self._layout.over_voxels(relax, *map(flat, fields), self.operator.pairs, inertia, rate)
+            self._layout.fill_padding(self._step)
+
+
+Level = CoarsestLevel | SmoothedLevel
+
+
+def _coarsened(operator: Operator) -> Operator:
+    """Return the operator on the next coarser grid: L rediscretised, H averaged."""
+    shape, spacing = coarser_grid(operator.layout.shape, operator.spacing)
+    layout = Layout(shape, operator.layout.lanes, operator.layout.dtype)
+    hessian = restrict(operator.hessian, layout)
+    return Operator(layout, spacing, operator.regulariser, hessian)
+
+
+def coarser_grid(
+    shape: tuple[int, ...], spacing: tuple[float, ...]
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return the shape and the spacing of the next coarser grid, about half as long."""
+    finest = min(h for n, h in zip(shape, spacing, strict=True) if n > 1)
+    coarse = tuple(
+        (n + 1) // 2 if h <= _LARGEST_ANISOTROPY * finest else n
+        for n, h in zip(shape, spacing, strict=True)
+    )
+    return coarse, tuple(h * n / m for h, n, m in zip(spacing, shape, coarse, strict=True))

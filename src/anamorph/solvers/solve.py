@@ -1,0 +1,212 @@
+"""The linear systems of the model: one per column of a basis, (H_k + weight_k L) x_k = g_k.
+
+H_k is a symmetric, positive semi-definite matrix at every voxel, L the penalty, whose weight differs
+from column to column. Dividing by the weight leaves one L for all, so that they are solved
+together: full multigrid gives a start, conjugate gradients preconditioned by V-cycles the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from anamorph.geometry.grid import as_float, check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.penalties import FIELD_WEIGHTS, VELOCITY_WEIGHTS
+from anamorph.kernels.threads import n_threads, run_parallel
+from anamorph.solvers.conjugate_gradients import conjugate_gradients
+from anamorph.solvers.layout import Field, Layout
+from anamorph.solvers.multigrid import multigrid
+from anamorph.solvers.operators import Operator, Regulariser
+from anamorph.solvers.systems import Systems, check_systems
+
+logger = logging.getLogger("anamorph")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The solution of a batch of systems.
+
+    Attributes
+    ----------
+    x : ndarray, shape of the gradient
+    residual : ndarray, shape of the leading axes
+        The norm of g - (H + weight L) x relative to that of g, evaluated at `x`.
+    n_cycles : ndarray of int, shape of the leading axes
+        How many V-cycles followed full multigrid.
+    converged : bool
+        Whether every residual is within the tolerance, or as small as rounding `x` to its number
+        type allows.
+    """
+
+    x: Field
+    residual: NDArray[np.float64]
+    n_cycles: NDArray[np.int64]
+    converged: bool
+
+
+def solve_field(
+    hessian: ArrayLike,
+    gradient: ArrayLike,
+    penalty: Sequence[float],
+    voxel_size: ArrayLike,
+    *,
+    weight: ArrayLike = 1.0,
+    tolerance: float = 1e-3,
+    start: ArrayLike | None = None,
+    max_cycles: int = 50,
+) -> Solution:
+    """Solve (H + weight L) x = g for scalar fields (the mean, the appearance basis).
+
+    Parameters
+    ----------
+    hessian : array_like, shape (..., P, *space)
+        At every voxel a positive semi-definite matrix over the C channels: its diagonal (P = C),
+        or packed (P = C(C+1)/2) in the order 11, 22, 33, 12, 13, 23.
+    gradient : array_like, shape (..., C, *space)
+    penalty : (w0, w1, w2)
+    voxel_size : array_like
+        One number per spatial axis; there are two or three.
+    weight : array_like, scalar or shape (...)
+        The weight of the penalty in each system.
+    tolerance : float
+        The residual, relative to g, and the error in the energy norm, relative to x, to reach.
+    start : array_like, shape of the gradient, optional
+        Where to start; by default 0.
+    max_cycles : int
+        The most V-cycles to do.
+
+    Returns
+    -------
+    Solution
+        Not reaching the tolerance is reported in it, and logged.
+
+    Notes
+    -----
+    With w0 = 0 and H = 0 everywhere nothing determines the mean of x, and a ValueError is raised.
+    Where H leaves constants free in some channels only, their start is kept.
+    """
+    sizes = np.atleast_1d(np.asarray(voxel_size, dtype=np.float64))
+    if sizes.shape not in ((2,), (3,)):
+        raise ValueError(f"voxel_size must hold 2 or 3 numbers, one per axis, got {voxel_size!r}")
+    voxels = check_voxel_size(sizes, sizes.size)
+    array = as_float(gradient, "gradient")
+    if array.ndim <= sizes.size:
+        axes = ", ".join(["..., channels", "nz, ny, nx" if sizes.size == 3 else "ny, nx"])
+        raise ValueError(f"gradient must have shape ({axes}), got {array.shape}")
+    weights = check_penalty(penalty, FIELD_WEIGHTS)
+    regulariser = Regulariser(weights, voxels, array.shape[-sizes.size - 1])
+    return _solve(hessian, array, regulariser, weight, tolerance, start, max_cycles)
+
+
+def solve_velocity(
+    hessian: ArrayLike,
+    gradient: ArrayLike,
+    penalty: Sequence[float],
+    voxel_size: ArrayLike | None = None,
+    *,
+    weight: ArrayLike = 1.0,
+    tolerance: float = 1e-3,
+    start: ArrayLike | None = None,
+    max_cycles: int = 50,
+) -> Solution:
+    """Solve (H + weight L) x = g for velocity fields (the shape basis), in voxels.
+
+    Parameters
+    ----------
+    hessian : array_like, shape (..., P, *space)
+        At every voxel a positive semi-definite matrix over the d components: its diagonal (P = d),
+        or packed (P = d(d+1)/2) in the order 11, 22, 33, 12, 13, 23.
+    gradient : array_like, shape (..., d, *space)
+    penalty : (w0, w1, w2, w3, w4)
+    voxel_size : array_like, optional
+        One number per spatial axis; by default 1.
+    weight, tolerance, start, max_cycles
+        As in `solve_field`.
+
+    Returns
+    -------
+    Solution
+        Not reaching the tolerance is reported in it, and logged.
+    """
+    n_dims = None if voxel_size is None else np.size(np.asarray(voxel_size))
+    array, d = check_vector_field(gradient, "gradient", n_dims)
+    voxels = check_voxel_size(voxel_size, d)
+    regulariser = Regulariser(check_penalty(penalty, VELOCITY_WEIGHTS), voxels, d)
+    return _solve(hessian, array, regulariser, weight, tolerance, start, max_cycles)
+
+
+def _solve(
+    hessian: ArrayLike,
+    gradient: Field,
+    regulariser: Regulariser,
+    weight: ArrayLike,
+    tolerance: float,
+    start: ArrayLike | None,
+    max_cycles: int,
+) -> Solution:
+    if not (np.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(f"tolerance must be positive and finite, got {tolerance!r}")
+    if not isinstance(max_cycles, int) or max_cycles < 1:
+        raise ValueError(f"max_cycles must be an integer >= 1, got {max_cycles!r}")
+    systems = check_systems(hessian, gradient, regulariser, weight, start)
+    n_systems = len(systems.gradient)
+    x, residual = np.empty_like(systems.gradient), np.empty(n_systems)
+    n_cycles, has_converged = np.empty(n_systems, np.int64), np.empty(n_systems, np.bool_)
+
+    def solve(block: slice) -> None:
+        x[block], residual[block], n_cycles[block], has_converged[block] = _solve_block(
+            systems, block, regulariser, tolerance, max_cycles
+        )
+
+    blocks = systems.blocks()
+    if len(blocks) >= n_threads():
+        run_parallel(solve, blocks)
+    else:  # threads then share the voxels of each block
+        for block in blocks:
+            solve(block)
+    if not has_converged.all():
+        logger.warning(
+            "%d of %d linear systems did not reach the tolerance %g within %d cycles: the largest "
+            "relative residual is %.2g",
+            *(np.sum(~has_converged), n_systems, tolerance, max_cycles, residual.max()),
+        )
+    leading = gradient.shape[: -len(regulariser.voxel_size) - 1]
+    return Solution(
+        x.reshape(gradient.shape),
+        residual.reshape(leading),
+        n_cycles.reshape(leading),
+        bool(has_converged.all()),
+    )
+
+
+def _solve_block(
+    systems: Systems,
+    block: slice,
+    regulariser: Regulariser,
+    tolerance: float,
+    max_cycles: int,
+) -> tuple[Field, NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the solutions of some systems, their residuals, cycles, and whether they converged."""
+    gradient = systems.gradient[block]
+    layout = Layout(gradient.shape[2:], len(gradient), gradient.dtype)
+    inverse_weight = (1 / systems.weight[block]).astype(gradient.dtype)
+    inverse_weight = inverse_weight.reshape(-1, *(1 for _ in gradient.shape[1:]))
+    hessian = layout.from_batch(systems.hessian[block] * inverse_weight)
+    right_hand_side = layout.from_batch(gradient * inverse_weight)
+    operator = Operator(layout, regulariser.voxel_size, regulariser, hessian)
+    level = multigrid(operator)
+    if systems.start is None:
+        x = level.full(right_hand_side)
+    else:
+        x = layout.from_batch(systems.start[block])
+        x[..., layout.norm(right_hand_side) == 0] = 0
+        residual = right_hand_side.copy()
+        operator.subtract(residual, x)
+        x += level.full(residual)
+    reached, n_cycles = conjugate_gradients(level, x, right_hand_side, tolerance, max_cycles)
+    has_converged = reached <= np.maximum(tolerance, operator.rounding(x, right_hand_side))
+    return layout.to_batch(x), reached, n_cycles, has_converged

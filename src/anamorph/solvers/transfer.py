@@ -1,0 +1,62 @@
+"""Passage between grids: fields are interpolated on the finer one, averaged on the coarser one.
+
+Voxels of both grids are centred on the same periodic domain. Interpolation is linear along each
+axis in turn, for any ratio of lengths; averaging is its transpose, divided by the ratio.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.kernels.stencils import prolong_axis, restrict_axis
+from anamorph.solvers.layout import Field, Layout
+
+
+def prolong(field: Field, fine: Layout) -> Field:
+    """Return a field of a coarser grid, interpolated on grid `fine`."""
+    for axis in reversed(range(len(fine.shape))):
+        n_fine, n_coarse = fine.shape[axis], field.shape[axis + 1] - 2
+        if n_fine != n_coarse:
+            result = np.empty(_with_length(field, axis, n_fine), field.dtype)
+            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype)
+            prolong_axis(_along(result, axis), _along(field, axis), *neighbours)
+            field = result
+    fine.fill_padding(field)
+    return field
+
+
+def restrict(field: Field, coarse: Layout) -> Field:
+    """Return a field of a finer grid, averaged on grid `coarse`."""
+    for axis in range(len(coarse.shape)):
+        n_fine, n_coarse = field.shape[axis + 1] - 2, coarse.shape[axis]
+        if n_fine != n_coarse:
+            result = np.empty(_with_length(field, axis, n_coarse), field.dtype)
+            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype)
+            restrict_axis(_along(result, axis), _along(field, axis), *neighbours)
+            field = result
+    coarse.fill_padding(field)
+    return field
+
+
+@cache
+def _coarse_neighbours(
+    n_fine: int, n_coarse: int, dtype: np.dtype[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Field]:
+    """Return the coarse voxels left and right of each fine one, and where it lies between them."""
+    position = (np.arange(n_fine) + 0.5) * n_coarse / n_fine - 0.5
+    left = np.floor(position).astype(np.int64)
+    return left % n_coarse, (left + 1) % n_coarse, (position - left).astype(dtype)
+
+
+def _with_length(field: Field, axis: int, length: int) -> tuple[int, ...]:
+    return (*field.shape[: axis + 1], length + 2, *field.shape[axis + 2 :])
+
+
+def _along(field: Field, axis: int) -> Field:
+    """Return a field seen as (outer, padded axis, inner)."""
+    return field.reshape(prod(field.shape[: axis + 1]), field.shape[axis + 1], -1)
