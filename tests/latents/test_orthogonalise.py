@@ -174,7 +174,7 @@ def test_latents_that_only_need_sorting_are_sorted(seed):
 @given(
     seed=seeds,
     n_components=st.integers(1, 8),
-    log10_condition=st.floats(0, 10),
+    log10_condition=st.floats(0, 5),
     log10_energies=st.lists(st.floats(-6, 6), min_size=8, max_size=8),
 )
 def test_scales_balance_energy_and_scatter_for_any_coupling(

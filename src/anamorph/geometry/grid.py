@@ -38,9 +38,7 @@ def check_penalty(
     return tuple(weights.tolist())
 
 
-def check_vector_field(
-    field: ArrayLike, name: str, n_dims: int | None = None
-) -> tuple[Array, int]:
+def check_vector_field(field: ArrayLike, name: str, n_dims: int | None = None) -> tuple[Array, int]:
     """Return a velocity or displacement field (..., d, *space) as a float array, and d.
 
     The component axis has as many entries as there are spatial axes after it: 2 or 3. Where a

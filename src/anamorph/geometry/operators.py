@@ -104,12 +104,20 @@ def packed_symbol(
     return packed
 
 
-def apply_symbol(fields: Array, symbol: Array, *, workers: int) -> Array:
-    """Return vector fields (N, d, *space, lanes) multiplied by a symbol in the Fourier domain."""
+def apply_symbol(
+    fields: Array, symbol: Array, *, workers: int, total: Array | None = None
+) -> Array:
+    """Return vector fields (N, d, *space, lanes) multiplied by a symbol in the Fourier domain.
+
+    `total`, (N, d, lanes), is the sum over space that the result has, where it is known better
+    than the input can tell.
+    """
     n_fields, d, *space, lanes = fields.shape
     axes = tuple(range(2, 2 + d))
     spectrum = scipy.fft.rfftn(fields, axes=axes, workers=workers)
     multiply_symbol(spectrum.view(fields.dtype).reshape(n_fields, d, -1, 2 * lanes), symbol)
+    if total is not None:
+        spectrum[(slice(None), slice(None), *(0,) * d)] = total
     result: Array = scipy.fft.irfftn(
         spectrum, s=space, axes=axes, workers=workers, overwrite_x=True
     )

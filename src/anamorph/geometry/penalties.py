@@ -88,7 +88,8 @@ def angular_frequencies(shape: Sequence[int], *, half: bool) -> list[NDArray[np.
     axes = []
     for axis, length in enumerate(shape):
         is_last = axis == len(shape) - 1
-        k = 2 * np.pi * (np.fft.rfftfreq(length) if half and is_last else np.fft.fftfreq(length))
+        turns = np.fft.rfftfreq(length) if half and is_last else np.fft.fftfreq(length)
+        k: NDArray[np.float64] = np.asarray(2 * np.pi * turns, np.float64)
         axes.append(k.reshape([-1 if other == axis else 1 for other in range(len(shape))]))
     return axes
 
@@ -97,9 +98,7 @@ def _second_differences(
     frequencies: Sequence[NDArray[np.float64]], voxel_size: Sequence[float]
 ) -> list[NDArray[np.float64]]:
     # 4 sin^2(k/2) rather than 2 - 2 cos k: the same, without cancellation at low frequencies.
-    return [
-        (2 * np.sin(k / 2) / h) ** 2 for k, h in zip(frequencies, voxel_size, strict=True)
-    ]
+    return [(2 * np.sin(k / 2) / h) ** 2 for k, h in zip(frequencies, voxel_size, strict=True)]
 
 
 def _matrix_size(n_packed: int) -> int:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
-from anamorph.geometry.warps import pull, push
+from anamorph.geometry.warps import compose, push
 from anamorph.kernels.blocks import BlockLayout, fill_halo, lanes_per_block
 from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
@@ -129,7 +129,8 @@ class _Geodesic:
         self.velocity = self.layout.load(fields)
         self.momentum = np.empty_like(self.velocity)
         self.momentum[self.layout.interior] = self._apply(operator, self.velocity)
-        self.displacement = self.velocity * -self.step
+        self.total_velocity = self._conserved_total(fields, greens_function)
+        self.displacement: Array = self.velocity * -self.step
         self._spare = np.empty_like(self.velocity)
 
     def carry_momentum(self) -> None:
@@ -160,7 +161,9 @@ class _Geodesic:
 
     def update_velocity(self) -> None:
         """Set v = G u."""
-        self.velocity[self.layout.interior] = self._apply(self.greens_function, self.momentum)
+        self.velocity[self.layout.interior] = self._apply(
+            self.greens_function, self.momentum, self.total_velocity
+        )
         _fill(self.velocity)
 
     def extend_warp(self) -> None:
@@ -178,8 +181,8 @@ class _Geodesic:
             )
         else:
             step = self._images(self.velocity) * -self.step
-            pulled = step + pull(self._images(self.displacement), step)
-            self._spare[self.layout.interior] = np.moveaxis(pulled, 0, -1)
+            composed = compose(self._images(self.displacement), step)
+            self._spare[self.layout.interior] = np.moveaxis(composed, 0, -1)
         _fill(self._spare)
         self.displacement, self._spare = self._spare, self.displacement
 
@@ -188,11 +191,29 @@ class _Geodesic:
         longest = max(self.velocity.max(), -self.velocity.min())
         return bool(longest * self.step <= 1)
 
-    def _apply(self, symbol: Array, block: Array) -> Array:
-        return apply_symbol(block[self.layout.interior][None], symbol, workers=n_threads())[0]
+    @staticmethod
+    def _conserved_total(fields: Array, greens_function: Array) -> Array:
+        """Return the sum of v over space, (1, d, lane), which stays the same along the path.
+
+        A push conserves totals, and the Jacobian adds sum(d_j v . L v) = 0, since differences are
+        antisymmetric and commute with L. In float32 it must be kept, not recomputed: G would
+        multiply the rounding errors of the total of u by 1/w0.
+        """
+        space = tuple(range(2, fields.ndim))
+        is_penalised = bool(greens_function[0].any())  # w0 > 0; if not, G removes the total
+        return np.asarray(fields.sum(axis=space, dtype=np.float64).T[None] * is_penalised)
+
+    def _apply(self, symbol: Array, block: Array, total: Array | None = None) -> Array:
+        fields = block[self.layout.interior][None]
+        return apply_symbol(fields, symbol, workers=n_threads(), total=total)[0]
 
     def _run(
-        self, kernel: Callable[..., None], source: Array, velocity: Array, step: float, out: Array,
+        self,
+        kernel: Callable[..., None],
+        source: Array,
+        velocity: Array,
+        step: np.floating,
+        out: Array,
         *arguments: object,
     ) -> None:
         """Run a kernel of `kernels.steps` over the voxels inside the halo."""
@@ -206,7 +227,7 @@ class _Geodesic:
         )
 
     def _images(self, block: Array) -> Array:
-        return np.moveaxis(block[self.layout.interior], -1, 0)
+        return np.asarray(np.moveaxis(block[self.layout.interior], -1, 0))
 
 
 def _fill(block: Array) -> None:

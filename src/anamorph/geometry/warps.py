@@ -7,7 +7,13 @@ from numpy.typing import ArrayLike
 
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
-from anamorph.kernels.warps import fold_far_halo, pull_rows, push_rows, with_far_halo
+from anamorph.kernels.warps import (
+    fold_far_halo,
+    pull_rows,
+    push_rows,
+    with_far_halo,
+    zeros_with_far_halo,
+)
 
 # Images are warped some at a time, few enough to stay in a processor's cache.
 _PART_BYTES = 2**18
@@ -68,26 +74,24 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
     out = np.empty_like(images)
     space = images.shape[2:]
 
-    def empty_with_halo(n_images: int) -> Array:
-        n_voxels = int(np.prod([n + 1 for n in space]))
-        return np.zeros((n_images, images.shape[1], n_voxels), images.dtype)
-
     def push_part(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
-        padded = empty_with_halo(bounds[1] - bounds[0])
+        padded = zeros_with_far_halo(bounds[1] - bounds[0], images.shape[1], space, images.dtype)
         n_rows = len(padded) * _rows_per_image(space)
         push_rows(_flat(images[part]), _flat(warps[part]), padded, space, 0, n_rows)
-        out[part] = fold_far_halo(padded, space)
+        fold_far_halo(padded, out[part])
 
     def push_slab(rows: tuple[int, int]) -> Array:
-        padded = empty_with_halo(len(images))  # of its own: slabs push onto each other's voxels
+        # Each slab has an image of its own, since slabs push onto each other's voxels.
+        padded = zeros_with_far_halo(len(images), images.shape[1], space, images.dtype)
         push_rows(_flat(images), _flat(warps), padded, space, *rows)
         return padded
 
     if len(images) >= n_threads():
         run_parallel(push_part, _parts(images))
     else:
-        out[:] = fold_far_halo(np.sum(run_parallel(push_slab, _row_slabs(images)), axis=0), space)
+        private = run_parallel(push_slab, _row_slabs(images))
+        fold_far_halo(np.add.reduce(private), out)
     return out.reshape(shape)
 
 
@@ -126,7 +130,9 @@ def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int
         error = float(np.abs(residual).max(initial=0))
         if not error > tolerance:
             break
-        matrix = np.moveaxis(pull(entries, inverse).reshape(jacobian.shape), (-d - 2, -d - 1), (-2, -1))
+        matrix = np.moveaxis(
+            pull(entries, inverse).reshape(jacobian.shape), (-d - 2, -d - 1), (-2, -1)
+        )
         step = np.linalg.solve(matrix, np.moveaxis(residual, -d - 1, -1)[..., None])[..., 0]
         inverse = inverse - np.moveaxis(step, -1, -d - 1)
     if not error <= tolerance:

@@ -15,9 +15,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.compile import kernel
-
-Array = NDArray[np.floating]
+from anamorph.kernels.compile import Array, Shape, kernel
 
 # A block of one field should stay in a processor's second-level cache.
 _BLOCK_BYTES = 2**18
@@ -86,7 +84,7 @@ def lanes_per_block(n_components: int, space: tuple[int, ...], itemsize: int) ->
 
 
 @kernel
-def fill_halo(block, shape):
+def fill_halo(block: Array, shape: Shape) -> None:
     """Copy the voxels at both ends of each axis into the halo at its other end.
 
     Parameters

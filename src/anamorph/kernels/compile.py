@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import event
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+IntArray = NDArray[np.integer]
+Shape = tuple[int, ...]
 
 logger = logging.getLogger("anamorph")
 
@@ -29,7 +35,7 @@ def per_voxel(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-class _CompilationNotice(event.Listener):  # type: ignore[misc]
+class _CompilationNotice(event.Listener):
     """Says once per process that kernels are being compiled, when the cache did not have them."""
 
     def __init__(self) -> None:

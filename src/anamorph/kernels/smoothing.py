@@ -22,8 +22,8 @@ def invert_blocks(
 ) -> None:
     """Write the inverse of H + diag(diagonal) at every voxel, packed like H.
 
-    out, hessian: (packed, padded voxels). Gauss-Jordan in float64, by sweeps of the symmetric matrix:
-    it needs no pivoting, since H is positive semi-definite and the diagonal positive.
+    out, hessian: (packed, padded voxels). Gauss-Jordan in float64, by symmetric sweeps, without
+    pivoting: H is positive semi-definite and the diagonal positive.
     """
     size = diagonal.size
     matrix = np.zeros((size, size, CHUNK))

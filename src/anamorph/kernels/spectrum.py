@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from anamorph.kernels.compile import kernel, per_voxel
+from anamorph.kernels.compile import Array, kernel, per_voxel
 
 
 @kernel
-def multiply_symbol(spectrum, symbol):
+def multiply_symbol(spectrum: Array, symbol: Array) -> None:
     """Multiply spectra of vector fields by a symbol, in place.
 
     Parameters
@@ -31,7 +31,7 @@ def multiply_symbol(spectrum, symbol):
 
 
 @per_voxel
-def _multiply_2d(first, second, symbol):
+def _multiply_2d(first: Array, second: Array, symbol: Array) -> None:
     s_11, s_22, s_12 = symbol[0], symbol[1], symbol[2]
     for r in range(first.size):
         a, b = first[r], second[r]
@@ -40,7 +40,7 @@ def _multiply_2d(first, second, symbol):
 
 
 @per_voxel
-def _multiply_3d(first, second, third, symbol, width):
+def _multiply_3d(first: Array, second: Array, third: Array, symbol: Array, width: int) -> None:
     s_11, s_22, s_33 = symbol[0], symbol[1], symbol[2]
     s_12, s_13, s_23 = symbol[3], symbol[4], symbol[5]
     for r in range(width):
@@ -51,7 +51,7 @@ def _multiply_3d(first, second, third, symbol, width):
 
 
 @per_voxel
-def _multiply_one_field_3d(first, second, third, symbol):
+def _multiply_one_field_3d(first: Array, second: Array, third: Array, symbol: Array) -> None:
     # Without views of two numbers each, which would cost more than the multiplication.
     for k in range(symbol.shape[0]):
         s_11, s_22, s_33 = symbol[k, 0], symbol[k, 1], symbol[k, 2]

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import kernel, per_voxel
+from anamorph.kernels.compile import Array, IntArray, kernel, per_voxel
 
 _PIECE = 1024  # numbers per inner loop: its working set stays in the first-level cache
 
 
 @per_voxel
-def _row_weights(weights, velocity, first, scale, offset):
+def _row_weights(
+    weights: Array, velocity: Array, first: int, scale: float, offset: IntArray
+) -> None:
     """Weights with which the steps scale * velocity reach `offset` and its two x-neighbours.
 
     weights : (4, n), filled with the weights towards x - 1, x and x + 1; the last row is scratch.
@@ -46,19 +48,31 @@ def _row_weights(weights, velocity, first, scale, offset):
 
 
 @per_voxel
-def _add_three(out, w0, w1, w2, f0, f1, f2):
+def _add_three(
+    out: Array, w0: Array, w1: Array, w2: Array, f0: Array, f1: Array, f2: Array
+) -> None:
     for r in range(out.size):
         out[r] += w0[r] * f0[r] + w1[r] * f1[r] + w2[r] * f2[r]
 
 
 @per_voxel
-def _set_product(out, scale, factor):
+def _set_product(out: Array, scale: float, factor: Array) -> None:
     for r in range(out.size):
         out[r] = scale * factor[r]
 
 
 @kernel
-def compose_step(displacement, velocity, scale, out, offsets, shifts, lanes, start, stop):
+def compose_step(
+    displacement: Array,
+    velocity: Array,
+    scale: float,
+    out: Array,
+    offsets: IntArray,
+    shifts: IntArray,
+    lanes: int,
+    start: int,
+    stop: int,
+) -> None:
     """Compose with a small step s = scale * velocity: out = s + displacement(id + s).
 
     displacement, velocity, out : (d, flat); offsets, shifts : see `BlockLayout.row_offsets`.
@@ -85,7 +99,17 @@ def compose_step(displacement, velocity, scale, out, offsets, shifts, lanes, sta
 
 
 @kernel
-def push_step(momentum, velocity, scale, out, offsets, shifts, lanes, start, stop):
+def push_step(
+    momentum: Array,
+    velocity: Array,
+    scale: float,
+    out: Array,
+    offsets: IntArray,
+    shifts: IntArray,
+    lanes: int,
+    start: int,
+    stop: int,
+) -> None:
     """Push along a small step s = scale * velocity: the transpose of pulling at id + s.
 
     momentum, velocity, out : (d, flat). The voxel x receives from x - o what goes the way o.
@@ -111,7 +135,15 @@ def push_step(momentum, velocity, scale, out, offsets, shifts, lanes, start, sto
 
 
 @kernel
-def transposed_jacobian_step(momentum, velocity, scale, out, shifts, start, stop):
+def transposed_jacobian_step(
+    momentum: Array,
+    velocity: Array,
+    scale: float,
+    out: Array,
+    shifts: IntArray,
+    start: int,
+    stop: int,
+) -> None:
     """Multiply by the transposed Jacobian of a small step: out = D(id + scale velocity)' momentum.
 
     out_j = momentum_j + scale sum_i (d_j velocity_i) momentum_i, with central differences;
@@ -136,6 +168,6 @@ def transposed_jacobian_step(momentum, velocity, scale, out, shifts, start, stop
 
 
 @per_voxel
-def _add_derivative(out, half, after, before, factor):
+def _add_derivative(out: Array, half: float, after: Array, before: Array, factor: Array) -> None:
     for r in range(out.size):
         out[r] += half * (after[r] - before[r]) * factor[r]

@@ -12,35 +12,75 @@ of the grid beside them.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from anamorph.kernels.compile import kernel, per_voxel
-
-Array = NDArray[np.floating]
+from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
 
 
 def with_far_halo(images: Array) -> Array:
-    """Return images (N, C, *space) with the first voxels repeated behind the last, (N, C, voxel)."""
-    shape = images.shape[:2] + tuple(n + 1 for n in images.shape[2:])
-    padded = np.empty(shape, images.dtype)
-    padded[(..., *(slice(-1),) * (images.ndim - 2))] = images
-    for axis in range(2, images.ndim):
-        ends = np.moveaxis(padded, axis, 0)
-        ends[-1] = ends[0]
-    return padded.reshape(*shape[:2], -1)
+    """Return images (N, C, *space) with a halo at the far end of each axis, as (N, C, voxel)."""
+    space = images.shape[2:]
+    padded = zeros_with_far_halo(len(images), images.shape[1], space, images.dtype)
+    _copy_rows(images.reshape(*images.shape[:2], -1), padded, space)
+    return padded
 
 
-def fold_far_halo(padded: Array, space: tuple[int, ...]) -> Array:
-    """Return (N, C, *space) from (N, C, voxel) with halo: the transpose of `with_far_halo`."""
-    images = padded.reshape(*padded.shape[:2], *(n + 1 for n in space))
-    for axis in range(2, images.ndim):
-        ends = np.moveaxis(images, axis, 0)
-        ends[0] += ends[-1]
-    return images[(..., *(slice(-1),) * len(space))]
+def fold_far_halo(padded: Array, out: Array) -> None:
+    """Set out (N, C, *space) to (N, C, voxel) with halo folded in: `with_far_halo` transposed."""
+    out[:] = 0
+    _fold_rows(padded, out.reshape(*out.shape[:2], -1), out.shape[2:])
+
+
+def zeros_with_far_halo(
+    n_images: int, n_channels: int, space: Shape, dtype: np.dtype[np.floating]
+) -> Array:
+    """Return zeros (N, C, voxel) with room for a halo at the far end of each axis."""
+    return np.zeros((n_images, n_channels, int(np.prod([n + 1 for n in space]))), dtype)
 
 
 @per_voxel
-def locate(origin, displacement, length):
+def _row_without_halo(row: int, shape: Shape) -> int:
+    """Return which row of the grid a row of the grid with halo repeats."""
+    inside, factor = 0, 1
+    for axis in range(len(shape) - 2, -1, -1):
+        position = row % (shape[axis] + 1)
+        row //= shape[axis] + 1
+        inside += factor * (0 if position == shape[axis] else position)
+        factor *= shape[axis]
+    return inside
+
+
+@kernel
+def _copy_rows(images: Array, padded: Array, shape: Shape) -> None:
+    nx = shape[len(shape) - 1]
+    for row in range(padded.shape[2] // (nx + 1)):
+        first = row * (nx + 1)
+        source = _row_without_halo(row, shape) * nx
+        for n in range(images.shape[0]):
+            for c in range(images.shape[1]):
+                line = images[n, c, source : source + nx]
+                copy = padded[n, c, first : first + nx + 1]
+                for x in range(nx):
+                    copy[x] = line[x]
+                copy[nx] = line[0]
+
+
+@kernel
+def _fold_rows(padded: Array, images: Array, shape: Shape) -> None:
+    nx = shape[len(shape) - 1]
+    for row in range(padded.shape[2] // (nx + 1)):
+        first = row * (nx + 1)
+        target = _row_without_halo(row, shape) * nx
+        for n in range(images.shape[0]):
+            for c in range(images.shape[1]):
+                line = images[n, c, target : target + nx]
+                copy = padded[n, c, first : first + nx + 1]
+                for x in range(nx):
+                    line[x] += copy[x]
+                line[0] += copy[nx]
+
+
+@per_voxel
+def locate(origin: float, displacement: float, length: float) -> tuple[float, float]:
     """Return the grid point before origin + displacement on a circle, and how far behind it is.
 
     All numbers are floats of one type, `origin`, `length` and the grid point whole ones. What is
@@ -56,7 +96,9 @@ def locate(origin, displacement, length):
 
 
 @per_voxel
-def locate_row(displacement, shape, row, index, fraction):
+def locate_row(
+    displacement: Array, shape: Shape, row: int, index: IntArray, fraction: Array
+) -> None:
     """Locate the voxels of one row.
 
     Parameters
@@ -90,7 +132,7 @@ def locate_row(displacement, shape, row, index, fraction):
 
 
 @per_voxel
-def gather_2d(image, i, row, fy, fx):
+def gather_2d(image: Array, i: np.uintp, row: np.uintp, fy: float, fx: float) -> float:
     """Interpolate between four voxels of a plane, the first at place i; `row` is its stride."""
     upper = image[i] + fx * (image[i + np.uintp(1)] - image[i])
     i += row
@@ -99,7 +141,9 @@ def gather_2d(image, i, row, fy, fx):
 
 
 @per_voxel
-def scatter_2d(image, i, row, fy, fx, value):
+def scatter_2d(
+    image: Array, i: np.uintp, row: np.uintp, fy: float, fx: float, value: float
+) -> None:
     """Spread a value over four voxels of a plane: the transpose of `gather_2d`."""
     lower = fy * value
     upper = value - lower
@@ -111,14 +155,16 @@ def scatter_2d(image, i, row, fy, fx, value):
 
 
 @per_voxel
-def strides(shape):
+def strides(shape: Shape) -> tuple[np.uintp, np.uintp]:
     """Return the distances between rows and between planes of an image with a far halo."""
     row = shape[len(shape) - 1] + 1
     return np.uintp(row), np.uintp(row * (shape[len(shape) - 2] + 1))
 
 
 @kernel
-def pull_rows(images, displacement, out, shape, start, stop):
+def pull_rows(
+    images: Array, displacement: Array, out: Array, shape: Shape, start: int, stop: int
+) -> None:
     """Pull images at id + displacement: out(x) = image(x + displacement(x)).
 
     images : (N, C, voxel) with far halo; displacement : (N, d, voxel); out : (N, C, voxel).
@@ -151,7 +197,9 @@ def pull_rows(images, displacement, out, shape, start, stop):
 
 
 @kernel
-def push_rows(images, displacement, out, shape, start, stop):
+def push_rows(
+    images: Array, displacement: Array, out: Array, shape: Shape, start: int, stop: int
+) -> None:
     """Add images pushed to id + displacement, the transpose of `pull_rows`, to `out`.
 
     images : (N, C, voxel); displacement : (N, d, voxel); out : (N, C, voxel) with far halo.

@@ -177,7 +177,8 @@ def _log_scales(
 def _newton(energy: Vector, coupling: Matrix, log_scales: Vector) -> Vector:
     """Return the q that minimises sum_k energy_k exp(-2 q_k) + x' coupling x with x = exp q.
 
-    This is convex in x > 0, as the coupling is positive definite, so there is one minimum.
+    This is convex in x > 0, as the coupling is positive definite, so there is one minimum. Should
+    the steps run out (couplings of condition 1e8), the next round goes on from where they ended.
     """
     for _ in range(NEWTON_STEPS):
         scales = np.exp(log_scales)

@@ -2,12 +2,10 @@
 
 Two measures of the error must become small: the residual, which sees what is rough, and the error
 in the energy norm, which sees what is smooth. The second comes for free: each step lowers the
-squared energy of the error by a known gain, and the gains shrink about geometrically.
+squared energy of the error by a known gain, and the gains to come are about a geometric series.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +15,8 @@ from anamorph.solvers.multigrid import Level
 
 # By how much the error in the energy norm may exceed its estimate.
 _SAFETY = 2.0
+# Ratios of successive gains are believed within this range.
+_RATIOS = (0.1, 0.99)
 
 
 def conjugate_gradients(
@@ -81,8 +81,8 @@ class _Descent:
             previous_gain = self.gain
             self._step(is_active)
             n_cycles += is_active
-            # With gains in geometric progression the next ones sum to about gain^2 / previous.
-            left = self.gain * np.minimum(_ratio(self.gain, previous_gain, otherwise=1.0), 1.0)
+            ratio = np.clip(_ratio(self.gain, previous_gain, otherwise=0.5), *_RATIOS)
+            left = self.gain * ratio / (1 - ratio)
             is_active = is_active & ~self._has_arrived(left)
         self.layout.fill_padding(self.x)
         return n_cycles
@@ -105,8 +105,8 @@ class _Descent:
         layout, g = self.layout, self.right_hand_side
         energy = layout.dot(self.x, g)
         is_close = _SAFETY**2 * squared_error <= self.tolerance**2 * energy
-        is_small: Any = layout.norm(self.residual) <= self.tolerance * layout.norm(g)
-        return is_close & is_small
+        is_small = layout.norm(self.residual) <= self.tolerance * layout.norm(g)
+        return np.logical_and(is_close, is_small)
 
 
 def _ratio(a: PerLane, b: PerLane, otherwise: float = 0.0) -> PerLane:

@@ -106,7 +106,8 @@ class Layout:
             return total
 
         parts = _in_slabs(sums, rows.size, a.shape[0] * length)
-        return np.sum(parts, axis=0).reshape(-1, self.lanes).sum(axis=0)
+        total: PerLane = np.sum(parts, axis=0).reshape(-1, self.lanes).sum(axis=0)
+        return total
 
     def norm(self, field: Field) -> PerLane:
         """Return the Euclidean norm of a field in every lane."""
@@ -127,7 +128,7 @@ def flat(field: Field) -> Field:
 
 def _in_slabs(task: Callable[[int, int], Any], length: int, width: int) -> list[Any]:
     """Run ``task(start, stop)`` over ``range(length)``, each item of which is `width` numbers."""
-    count = min(n_threads(), length * width // _SMALLEST_SLAB)
-    if count <= 1:
+    most = length * width // _SMALLEST_SLAB
+    if most <= 1:
         return [task(0, length)]
-    return run_parallel(lambda slab: task(*slab), slabs(length, count))
+    return run_parallel(lambda slab: task(*slab), slabs(length, min(most, n_threads())))

@@ -1,63 +1,15 @@
-"""The operator H + L on one grid: its product with a field, its diagonal blocks, its bounds.
-
-L is that of `anamorph.geometry.penalties`, on grids of any spacing. On a coarse grid differences
-are divided by the coarse spacing H_i, but velocities stay in voxels of the finest grid, of size
-h_i: component (i, j) of the symbol for spacing H is multiplied by (h_i h_j) / (H_i H_j).
-"""
+"""The operator H + L on one grid: its product with a field, its diagonal blocks, its matrix."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.geometry.penalties import (
-    VELOCITY_WEIGHTS,
-    angular_frequencies,
-    field_symbol,
-    packed_pairs,
-    velocity_symbol,
-)
+from anamorph.geometry.penalties import VELOCITY_WEIGHTS, packed_pairs
 from anamorph.kernels.smoothing import invert_blocks
 from anamorph.kernels.stencils import apply_operator, bend
 from anamorph.solvers.layout import Field, Layout, PerLane, flat
-
-# Along one axis the symbol is a trigonometric polynomial of degree 2: its mean follows from a few
-# frequencies, and its largest value is seen closely enough.
-_FREQUENCIES = 8
-
-
-@dataclass(frozen=True)
-class Regulariser:
-    """L for any grid: the weights of the penalty (3 or 5), and the finest voxel size."""
-
-    penalty: tuple[float, ...]
-    voxel_size: tuple[float, ...]
-    n_components: int
-
-    @property
-    def is_for_velocities(self) -> bool:
-        """Whether components are those of a velocity, in voxels and coupled by w3 and w4."""
-        return len(self.penalty) == VELOCITY_WEIGHTS
-
-    def units(self, spacing: Sequence[float]) -> NDArray[np.float64]:
-        """Return h_i / H_i for each component of a velocity."""
-        return np.asarray(self.voxel_size) / np.asarray(spacing)
-
-    def symbol(self, shape: Sequence[int], spacing: Sequence[float]) -> NDArray[np.float64]:
-        """Return the symbol of L as matrices: (components, components, *shape)."""
-        n, frequencies = self.n_components, angular_frequencies(shape, half=False)
-        if not self.is_for_velocities:
-            return np.multiply.outer(np.eye(n), field_symbol(self.penalty, frequencies, spacing))
-        packed = velocity_symbol(self.penalty, frequencies, spacing)
-        units = self.units(spacing)
-        matrix = np.empty((n, n, *packed.shape[1:]))
-        for component, (i, j) in zip(packed, packed_pairs(n), strict=True):
-            matrix[i, j] = matrix[j, i] = units[i] * units[j] * component
-        return matrix
+from anamorph.solvers.regulariser import Regulariser, dense_matrix, diagonal
 
 
 class Operator:
@@ -80,6 +32,7 @@ class Operator:
     ) -> None:
         self.layout, self.spacing, self.regulariser = layout, spacing, regulariser
         self.hessian = hessian
+        self._grid = regulariser, layout.shape, spacing
         self.pairs = np.array(packed_pairs(regulariser.n_components)[: hessian.shape[0]])
         self._bent = layout.zeros(regulariser.n_components)
         self._set_coefficients()
@@ -117,52 +70,30 @@ class Operator:
             apply_operator, flat(out), field, bent, *hessian, shifts, *coefficients, subtract
         )
 
-    def inverse_blocks(self) -> tuple[Field, float]:
-        """Return D^-1, packed like H, and a bound on the eigenvalues of D^-1 (H + L).
-
-        D is H plus the diagonal of L, a matrix per voxel. H only draws the eigenvalues towards 1,
-        so that the bound follows from L alone: from the row sums of its symbol.
-        """
+    def inverse_blocks(self) -> Field:
+        """Return the inverse of D, packed like H; D is H plus the diagonal of L, at every voxel."""
         inverse = np.empty_like(self.hessian)
-        invert_blocks(flat(inverse), flat(self.hessian), self.pairs, self._diagonal)
-        root = np.sqrt(self._diagonal).reshape(-1, *(1 for _ in self.layout.shape))
-        bound = (abs(self._symbol()) / root / root[:, None]).sum(axis=0).max()
-        return inverse, max(1.0, float(bound))
+        invert_blocks(flat(inverse), flat(self.hessian), self.pairs, diagonal(*self._grid))
+        return inverse
 
     def rounding(self, x: Field, right_hand_side: Field) -> PerLane:
         """Return the residual, relative to g, that rounding `x` to its number type may cause.
 
         It is large when x is almost constant and only a small w0 holds it.
         """
-        epsilon = np.finfo(self.layout.dtype).eps * self._diagonal.max()
-        scale = self.layout.norm(right_hand_side)
-        return np.divide(
-            epsilon * self.layout.norm(x), scale, out=np.zeros_like(scale), where=scale > 0
-        )
-
-    @cached_property
-    def _diagonal(self) -> NDArray[np.float64]:
-        """The diagonal of L, one number per component: the mean of its symbol."""
-        symbol = self._symbol()
-        return np.diagonal(symbol.mean(axis=tuple(range(2, symbol.ndim)))).copy()
-
-    def _symbol(self) -> NDArray[np.float64]:
-        shape = [min(length, _FREQUENCIES) for length in self.layout.shape]
-        return self.regulariser.symbol(shape, self.spacing)
+        epsilon = np.finfo(self.layout.dtype).eps * diagonal(*self._grid).max()
+        scale, size = self.layout.norm(right_hand_side), self.layout.norm(x)
+        return np.divide(epsilon * size, scale, out=np.zeros(scale.shape), where=scale > 0)
 
     def dense(self) -> NDArray[np.float64]:
         """Return H + L as matrices in float64: (lanes, unknowns, unknowns)."""
-        shape, lanes = self.layout.shape, self.layout.lanes
-        symbol = self.regulariser.symbol(shape, self.spacing)
-        response = np.fft.ifftn(symbol, axes=range(2, symbol.ndim)).real
-        voxels = np.indices(shape).reshape(len(shape), -1)
-        apart = (voxels[:, :, None] - voxels[:, None, :]) % np.reshape(shape, (-1, 1, 1))
-        penalty = response[(slice(None), slice(None), *apart)]
+        lanes, penalty = self.layout.lanes, dense_matrix(*self._grid)
         matrix = np.broadcast_to(penalty, (lanes, *penalty.shape)).copy()
         hessian = self.layout.to_batch(self.hessian).reshape(lanes, len(self.pairs), -1)
-        voxel = np.arange(voxels.shape[1])
+        voxel = np.arange(hessian.shape[2])
         for packed, (i, j) in enumerate(self.pairs):
             for row, column in {(i, j), (j, i)}:
-                matrix[:, row, column, voxel, voxel] += hessian[:, packed]
+                matrix[:, row, voxel, column, voxel] += hessian[:, packed]
         unknowns = len(penalty) * len(voxel)
-        return np.moveaxis(matrix, 2, 3).reshape(lanes, unknowns, unknowns)
+        matrices: NDArray[np.float64] = matrix.reshape(lanes, unknowns, unknowns)
+        return matrices

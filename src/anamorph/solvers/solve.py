@@ -1,8 +1,8 @@
 """The linear systems of the model: one per column of a basis, (H_k + weight_k L) x_k = g_k.
 
-H_k is a symmetric, positive semi-definite matrix at every voxel, L the penalty, whose weight differs
-from column to column. Dividing by the weight leaves one L for all, so that they are solved
-together: full multigrid gives a start, conjugate gradients preconditioned by V-cycles the rest.
+H_k is a positive semi-definite matrix at every voxel, L the penalty, whose weight differs from
+column to column. Dividing by the weight leaves one L for all, so that they are solved together:
+full multigrid gives a start, conjugate gradients preconditioned by V-cycles the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.conjugate_gradients import conjugate_gradients
 from anamorph.solvers.layout import Field, Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.operators import Operator, Regulariser
+from anamorph.solvers.operators import Operator
+from anamorph.solvers.regulariser import Regulariser
 from anamorph.solvers.systems import Systems, check_systems
 
 logger = logging.getLogger("anamorph")
@@ -57,7 +58,7 @@ def solve_field(
     weight: ArrayLike = 1.0,
     tolerance: float = 1e-3,
     start: ArrayLike | None = None,
-    max_cycles: int = 50,
+    max_cycles: int = 100,
 ) -> Solution:
     """Solve (H + weight L) x = g for scalar fields (the mean, the appearance basis).
 
@@ -111,7 +112,7 @@ def solve_velocity(
     weight: ArrayLike = 1.0,
     tolerance: float = 1e-3,
     start: ArrayLike | None = None,
-    max_cycles: int = 50,
+    max_cycles: int = 100,
 ) -> Solution:
     """Solve (H + weight L) x = g for velocity fields (the shape basis), in voxels.
 

@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from anamorph.geometry.grid import as_float
 from anamorph.kernels.threads import n_threads, slabs
 from anamorph.solvers.layout import Field
-from anamorph.solvers.operators import Regulariser
+from anamorph.solvers.regulariser import Regulariser
 
-# So many voxels of small images are solved side by side: they fill the processor's cache...
-_VOXELS_SIDE_BY_SIDE = 1 << 15
-# ... unless threads would idle, but no fewer images than its vector instructions handle at once.
-_VECTOR_LENGTH = 8
+# Systems are solved side by side in blocks, of at most so many voxels, so that memory is bounded...
+_LARGEST_BLOCK = 1 << 17
+# ... and at least so many, as far as there are: below, calling the kernels costs more than running
+# them.
+_SMALLEST_BLOCK = 1 << 13
 # Negative entries below this, relative to the largest, are rounding errors of the caller.
 _ROUNDING = 1e-5
 
@@ -40,9 +41,9 @@ class Systems:
 
     def blocks(self) -> list[slice]:
         """Return the systems to be solved side by side."""
-        k, n_voxels = self.gradient.shape[0], prod(self.gradient.shape[2:])
-        at_once = max(1, _VOXELS_SIDE_BY_SIDE // n_voxels)
-        count = max(-(-k // at_once), min(n_threads(), -(-k // _VECTOR_LENGTH)))
+        k = self.gradient.shape[0]
+        n_voxels = k * prod(self.gradient.shape[2:])
+        count = max(n_voxels // _LARGEST_BLOCK, min(n_threads(), n_voxels // _SMALLEST_BLOCK))
         return [slice(*slab) for slab in slabs(k, count)] if k else []
 
 

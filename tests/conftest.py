@@ -1,0 +1,27 @@
+"""What all tests share: golden files, a measure of error, and how hypothesis looks for examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# Kernels compile during the first example, so examples have no deadline; they are the same in
+# every run, so that a failure can be repeated.
+settings.register_profile("anamorph", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile("anamorph")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def golden():
+    """Return a function that loads a golden file by name."""
+    return lambda name: np.load(GOLDEN / f"{name}.npz", allow_pickle=False)
+
+
+def relative_error(result, expected):
+    """Largest difference, relative to the largest expected value."""
+    return float(np.abs(result - expected).max() / np.abs(expected).max())
