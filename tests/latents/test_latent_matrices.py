@@ -1,14 +1,16 @@
+"""Symmetric matrices: determinants, inverses, refusals."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_matrices import random_spd
 
 from anamorph.latents import NotPositiveDefiniteError, log_determinant
 from anamorph.latents.matrices import inverse, symmetric_matrix
+from tests.latents.random_matrices import random_spd
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     size=st.integers(1, 20),

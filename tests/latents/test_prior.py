@@ -1,8 +1,9 @@
+"""The prior over z and its start: partitions, whitening, refusals."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_matrices import random_spd
 
 from anamorph.latents import (
     NotPositiveDefiniteError,
@@ -12,6 +13,7 @@ from anamorph.latents import (
     starting_latents,
     whitening,
 )
+from tests.latents.random_matrices import random_spd
 
 PRECISION = random_spd(np.random.default_rng(1), 3, 1.0)
 
@@ -112,7 +114,7 @@ def whitened(latents, sites=1):
     return (latents - mean) @ transform.T
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_components=st.integers(1, 10),

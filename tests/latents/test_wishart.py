@@ -1,11 +1,11 @@
+"""q(A): golden numbers, the exact maximiser, and a divergence that is one."""
+
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_matrices import random_spd
 from scipy.integrate import quad
 from scipy.stats import wishart
 
@@ -15,8 +15,10 @@ from anamorph.latents import (
     expected_precision,
     wishart_part,
 )
+from tests.conftest import GOLDEN as FOLDER
+from tests.latents.random_matrices import random_spd
 
-GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "orthogonalise.npz")
+GOLDEN = np.load(FOLDER / "orthogonalise.npz")
 SCATTER = GOLDEN["latent_scatter"] + GOLDEN["covariance_sum"]
 N_IMAGES = int(GOLDEN["n_images"])
 GOLDEN_CASES = [(index, float(dof)) for index, dof in enumerate(GOLDEN["wishart_nu0"])]
@@ -84,7 +86,7 @@ def perturbed(posterior, direction, amount):
     return replace(posterior, scale=root @ stretch @ root.T, dof=posterior.dof * (1 + amount))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=seeds,
     n_components=st.integers(1, 8),
@@ -122,7 +124,7 @@ def test_maximum_likelihood_is_maximal_up_to_its_loading():
         assert part(replace(posterior, scale=factor * posterior.scale)) < part(posterior)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=seeds,
     n_components=st.integers(1, 8),

@@ -35,23 +35,7 @@ def pull(image: ArrayLike, displacement: ArrayLike) -> Array:
         float32, or float64 if one of the inputs is.
     """
     images, warps, shape = _broadcast(image, displacement)
-    out = np.empty_like(images)
-    space = images.shape[2:]
-
-    def pull_part(bounds: tuple[int, int]) -> None:
-        part = slice(*bounds)
-        padded = with_far_halo(images[part])
-        n_rows = len(padded) * _rows_per_image(space)
-        pull_rows(padded, _flat(warps[part]), _flat(out[part]), space, 0, n_rows)
-
-    if len(images) >= n_threads():
-        run_parallel(pull_part, _parts(images))
-    else:
-        padded, flat_warps, flat_out = with_far_halo(images), _flat(warps), _flat(out)
-        run_parallel(
-            lambda rows: pull_rows(padded, flat_warps, flat_out, space, *rows), _row_slabs(images)
-        )
-    return out.reshape(shape)
+    return pull_batch(images, warps).reshape(shape)
 
 
 def push(image: ArrayLike, displacement: ArrayLike) -> Array:
@@ -71,6 +55,32 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
     array of shape (..., C, *space)
     """
     images, warps, shape = _broadcast(image, displacement)
+    return push_batch(images, warps).reshape(shape)
+
+
+def pull_batch(images: Array, warps: Array) -> Array:
+    """Return images (N, C, *space) pulled by displacements (N, d, *space), all contiguous."""
+    out = np.empty_like(images)
+    space = images.shape[2:]
+
+    def pull_part(bounds: tuple[int, int]) -> None:
+        part = slice(*bounds)
+        padded = with_far_halo(images[part])
+        n_rows = len(padded) * _rows_per_image(space)
+        pull_rows(padded, _flat(warps[part]), _flat(out[part]), space, 0, n_rows)
+
+    if len(images) >= n_threads():
+        run_parallel(pull_part, _parts(images))
+    else:
+        padded, flat_warps, flat_out = with_far_halo(images), _flat(warps), _flat(out)
+        run_parallel(
+            lambda rows: pull_rows(padded, flat_warps, flat_out, space, *rows), _row_slabs(images)
+        )
+    return out
+
+
+def push_batch(images: Array, warps: Array) -> Array:
+    """Return images (N, C, *space) pushed by displacements (N, d, *space), all contiguous."""
     out = np.empty_like(images)
     space = images.shape[2:]
 
@@ -92,7 +102,7 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
     else:
         private = run_parallel(push_slab, _row_slabs(images))
         fold_far_halo(np.add.reduce(private), out)
-    return out.reshape(shape)
+    return out
 
 
 def compose(outer: ArrayLike, inner: ArrayLike) -> Array:

@@ -31,10 +31,14 @@ from anamorph.latents.wishart import (
 # Dead modes make ZZ' and C singular. Eigenvalues below this share of the largest count as dead.
 # This bounds the condition of T, which goes with the fourth root of those of ZZ' and of C.
 EIGENVALUE_FLOOR = 1e-8
+# Bases and latents are float32: a transform of a larger condition would spoil the images.
+LARGEST_CONDITION = 1e6
 # Rounding, relative to the Wishart part: a transform that only permutes the latents is no worse.
 ROUNDING = 1e-10
 NEWTON_STEPS = 100
+# Relative to the scales, as is how much of a scale one step may take away.
 NEWTON_TOLERANCE = 1e-11
+LARGEST_SHRINKAGE = 0.9
 
 
 def orthogonalising_transform(
@@ -99,9 +103,10 @@ def orthogonalising_transform(
 
     before = criterion(identity)
     for balanced_scatter in (certain_scatter, scatter):
-        log_scales = _log_scales(energy, balanced_scatter, scatter, n_images, prior_dof, n_rounds)
-        transform = _with_positive_peaks(np.exp(log_scales)[:, None] * axes)  # Q T
-        if criterion(transform) >= before - ROUNDING * abs(before):
+        scales = _balancing_scales(energy, balanced_scatter, scatter, n_images, prior_dof, n_rounds)
+        transform = _with_positive_peaks(scales[:, None] * axes)  # Q T
+        is_no_worse = criterion(transform) >= before - ROUNDING * abs(before)
+        if is_no_worse and np.linalg.cond(transform) < LARGEST_CONDITION:
             return transform
     return identity
 
@@ -147,7 +152,7 @@ def _diagonalising_transform(
     return transform
 
 
-def _log_scales(
+def _balancing_scales(
     energy: Vector,
     balanced_scatter: Matrix,
     scatter: Matrix,
@@ -155,7 +160,7 @@ def _log_scales(
     prior_dof: float,
     n_rounds: int,
 ) -> Vector:
-    """Return q: rounds of A given Q = diag(exp q), then q given A.
+    """Return the diagonal of Q = diag(exp q): rounds of A given Q, then Q given A.
 
     Parameters
     ----------
@@ -166,34 +171,31 @@ def _log_scales(
     scatter : ndarray, (K, K)
         T (ZZ' + S) T', which gives A.
     """
-    log_scales = np.zeros_like(energy)
+    scales = np.ones_like(energy)
     for _ in range(n_rounds):
-        scales = np.exp(log_scales)
         precision = expected_precision(scales[:, None] * scatter * scales, n_images, prior_dof)
-        log_scales = _newton(energy, precision * balanced_scatter, log_scales)
-    return log_scales
+        scales = _newton(energy, precision * balanced_scatter, scales)
+        if scales.max() > LARGEST_CONDITION * scales.min():
+            break  # Blocks coupled by a large S can drive the scales of ZZ' alone to infinity.
+    return scales
 
 
-def _newton(energy: Vector, coupling: Matrix, log_scales: Vector) -> Vector:
-    """Return the q that minimises sum_k energy_k exp(-2 q_k) + x' coupling x with x = exp q.
+def _newton(energy: Vector, coupling: Matrix, scales: Vector) -> Vector:
+    """Return the x > 0 that minimises sum_k energy_k / x_k^2 + x' coupling x.
 
-    This is convex in x > 0, as the coupling is positive definite, so there is one minimum. Should
-    the steps run out (couplings of condition 1e8), the next round goes on from where they ended.
+    The steps are in x = exp q, where this is convex (the coupling is positive definite, as a
+    Hadamard product of such), and not in q, where it is not.
     """
     for _ in range(NEWTON_STEPS):
-        scales = np.exp(log_scales)
-        latent_pull = scales * (coupling @ scales)
-        basis_pull = energy / scales**2
-        gradient = 2.0 * (latent_pull - basis_pull)
-        # The absolute value changes nothing at the minimum, where the pulls are equal. Elsewhere
-        # it keeps the Hessian positive definite and the steps short.
-        hessian = 2.0 * scales[:, None] * coupling * scales
-        hessian += np.diag(2.0 * np.abs(latent_pull) + 4.0 * basis_pull)
+        gradient = 2.0 * (coupling @ scales - energy / scales**3)
+        hessian = 2.0 * coupling + np.diag(6.0 * energy / scales**4)
         step = np.linalg.solve(hessian, gradient)
-        log_scales = log_scales - step
-        if np.abs(step).max() < NEWTON_TOLERANCE:
+        step /= max(1.0, np.max(step / scales) / LARGEST_SHRINKAGE)
+        is_converged = np.all(np.abs(step) < NEWTON_TOLERANCE * scales)
+        scales = scales - step
+        if is_converged:
             break
-    return log_scales
+    return scales
 
 
 def _with_positive_peaks(transform: Matrix) -> Matrix:

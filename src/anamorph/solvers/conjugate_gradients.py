@@ -14,14 +14,15 @@ from anamorph.solvers.layout import Field, PerLane
 from anamorph.solvers.multigrid import Level
 
 # By how much the error in the energy norm may exceed its estimate.
-_SAFETY = 2.0
-# Ratios of successive gains are believed within this range.
+_SAFETY = 1.5
+# The ratio of successive gains to expect at first, and the range in which it is believed later.
+_FIRST_RATIO = 0.3
 _RATIOS = (0.1, 0.99)
 
 
 def conjugate_gradients(
     level: Level, x: Field, right_hand_side: Field, tolerance: float, max_cycles: int
-) -> tuple[PerLane, NDArray[np.int64]]:
+) -> tuple[PerLane, NDArray[np.int64], NDArray[np.bool_]]:
     """Improve `x` in place, until it solves (H + L) x = g in every lane.
 
     The residual that conjugate gradients carry along drifts away from the true one by rounding.
@@ -44,11 +45,14 @@ def conjugate_gradients(
         The norm of g - (H + L) x relative to that of g, per lane.
     n_cycles
         The number of cycles done, per lane.
+    has_converged
+        Whether the tolerance is reached, or what rounding `x` to its number type allows, per lane.
     """
     layout = level.operator.layout
     scale = layout.norm(right_hand_side)
     n_cycles = np.zeros(layout.lanes, np.int64)
     relative = np.where(scale > 0, np.inf, 0.0)
+    has_arrived = scale == 0
     while True:
         residual = right_hand_side.copy()
         level.operator.subtract(residual, x)
@@ -57,9 +61,12 @@ def conjugate_gradients(
         is_active = np.isinf(previous) | ((relative > tolerance) & (relative < previous / 2))
         cycles_left = max_cycles - n_cycles.max(initial=0)
         if cycles_left <= 0 or not is_active.any():
-            return relative, n_cycles
+            rounding = _ratio(level.operator.rounding(x), scale)
+            return relative, n_cycles, has_arrived & (relative <= np.maximum(tolerance, rounding))
         descent = _Descent(level, x, residual, right_hand_side, tolerance)
-        n_cycles += descent.run(is_active, cycles_left)
+        cycles, is_on_its_way = descent.run(is_active, cycles_left)
+        n_cycles += cycles
+        has_arrived |= is_active & ~is_on_its_way
 
 
 class _Descent:
@@ -74,18 +81,23 @@ class _Descent:
         self.slope = np.zeros(self.layout.lanes)
         self.gain = np.zeros(self.layout.lanes)
 
-    def run(self, is_active: NDArray[np.bool_], max_cycles: int) -> NDArray[np.int64]:
-        """Descend until every lane has arrived; return the number of cycles per lane."""
+    def run(
+        self, is_active: NDArray[np.bool_], max_cycles: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Descend until every lane has arrived; return their cycles, and which have not."""
         n_cycles = np.zeros(self.layout.lanes, np.int64)
+        ratio = np.full(self.layout.lanes, _FIRST_RATIO)
         while is_active.any() and n_cycles.max() < max_cycles:
-            previous_gain = self.gain
+            previous_gain, previous_ratio = self.gain, ratio
             self._step(is_active)
             n_cycles += is_active
-            ratio = np.clip(_ratio(self.gain, previous_gain, otherwise=0.5), *_RATIOS)
-            left = self.gain * ratio / (1 - ratio)
+            ratio = _ratio(self.gain, previous_gain, otherwise=_FIRST_RATIO)
+            # Full multigrid leaves rough errors, which vanish first: the slower ratio is telling.
+            slower = np.clip(np.maximum(ratio, previous_ratio), *_RATIOS)
+            left = self.gain * slower / (1 - slower)
             is_active = is_active & ~self._has_arrived(left)
         self.layout.fill_padding(self.x)
-        return n_cycles
+        return n_cycles, is_active
 
     def _step(self, is_active: NDArray[np.bool_]) -> None:
         """Move `x` along a conjugate direction; lanes that have arrived stay where they are."""

@@ -21,10 +21,11 @@ from anamorph.solvers.operators import Operator
 from anamorph.solvers.regulariser import rough_spectrum
 from anamorph.solvers.transfer import prolong, restrict
 
-# Relaxations before and after, and the widest part of the spectrum that so few can treat: the least
-# work per digit over the penalties of the paper.
+# Relaxations before and after: the least work per digit over the penalties of the paper. So few
+# cannot treat a spectrum wider than this, and need not know one narrower.
 _N_RELAXATIONS = 2
 _WIDEST_SPECTRUM = 40.0
+_NARROWEST_SPECTRUM = 2.0
 # The coarsest system is solved exactly, as a dense one; it has at most this many voxels.
 _LARGEST_DENSE = 16
 # Axes whose spacing exceeds the smallest one by more than this wait until the others caught up:
@@ -142,7 +143,7 @@ def _chebyshev(
     smallest, largest = rough_spectrum(
         operator.regulariser, layout.shape, operator.spacing, coarse_shape
     )
-    smallest = max(smallest, largest / _WIDEST_SPECTRUM)
+    smallest = np.clip(smallest, largest / _WIDEST_SPECTRUM, largest / _NARROWEST_SPECTRUM)
     centre, radius = (largest + smallest) / 2, (largest - smallest) / 2
     ratio, coefficients = radius / centre, [(0.0, 1 / centre)]
     for _ in range(1, _N_RELAXATIONS):

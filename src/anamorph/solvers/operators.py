@@ -76,14 +76,13 @@ class Operator:
         invert_blocks(flat(inverse), flat(self.hessian), self.pairs, diagonal(*self._grid))
         return inverse
 
-    def rounding(self, x: Field, right_hand_side: Field) -> PerLane:
-        """Return the residual, relative to g, that rounding `x` to its number type may cause.
+    def rounding(self, x: Field) -> PerLane:
+        """Return the norm of the residual that rounding `x` to its number type may cause.
 
-        It is large when x is almost constant and only a small w0 holds it.
+        It exceeds any tolerance when x is almost constant and only a small w0 holds it.
         """
-        epsilon = np.finfo(self.layout.dtype).eps * diagonal(*self._grid).max()
-        scale, size = self.layout.norm(right_hand_side), self.layout.norm(x)
-        return np.divide(epsilon * size, scale, out=np.zeros(scale.shape), where=scale > 0)
+        scale: float = np.finfo(self.layout.dtype).eps * diagonal(*self._grid).max()
+        return scale * self.layout.norm(x)
 
     def dense(self) -> NDArray[np.float64]:
         """Return H + L as matrices in float64: (lanes, unknowns, unknowns)."""

@@ -88,7 +88,7 @@ def solve_field(
     Notes
     -----
     With w0 = 0 and H = 0 everywhere nothing determines the mean of x, and a ValueError is raised.
-    Where H leaves constants free in some channels only, their start is kept.
+    If H leaves only some constants free, as diag(s) - ss' does, g must be orthogonal to them.
     """
     sizes = np.atleast_1d(np.asarray(voxel_size, dtype=np.float64))
     if sizes.shape not in ((2,), (3,)):
@@ -136,7 +136,13 @@ def solve_velocity(
     n_dims = None if voxel_size is None else np.size(np.asarray(voxel_size))
     array, d = check_vector_field(gradient, "gradient", n_dims)
     voxels = check_voxel_size(voxel_size, d)
-    regulariser = Regulariser(check_penalty(penalty, VELOCITY_WEIGHTS), voxels, d)
+    weights = check_penalty(penalty, VELOCITY_WEIGHTS)
+    if not any(weights[:4]):
+        raise ValueError(
+            f"penalty must have a positive weight among its first four, got {penalty!r}: the "
+            "divergence alone leaves motions free"
+        )
+    regulariser = Regulariser(weights, voxels, d)
     return _solve(hessian, array, regulariser, weight, tolerance, start, max_cycles)
 
 
@@ -208,6 +214,5 @@ def _solve_block(
         residual = right_hand_side.copy()
         operator.subtract(residual, x)
         x += level.full(residual)
-    reached, n_cycles = conjugate_gradients(level, x, right_hand_side, tolerance, max_cycles)
-    has_converged = reached <= np.maximum(tolerance, operator.rounding(x, right_hand_side))
-    return layout.to_batch(x), reached, n_cycles, has_converged
+    report = conjugate_gradients(level, x, right_hand_side, tolerance, max_cycles)
+    return layout.to_batch(x), *report

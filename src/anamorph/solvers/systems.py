@@ -114,7 +114,7 @@ def _check_definite(hessian: Field, regulariser: Regulariser) -> None:
             "hessian must be positive semi-definite at every voxel, "
             f"got {diagonal.min():.3g} on its diagonal"
         )
-    is_zero = ~diagonal.reshape(len(diagonal), -1).any(axis=1)
+    is_zero = ~diagonal.any(axis=tuple(range(1, diagonal.ndim)))
     if regulariser.penalty[0] == 0 and is_zero.any():
         raise ValueError(
             "the system is singular: with w0 = 0 in the penalty, hessian must not be zero "

@@ -1,0 +1,359 @@
+"""Images and latents that live at one site, and the questions they answer with sums.
+
+Each question of `sums.FIELDS` is a method of `Cohort`. Images are read in parts of a batch, which
+threads share; what a part contributes to a sum over images is collected for the batch, and added
+up by matrix products in float64.
+
+Shooting is what costs most, so displacements are kept while memory allows. One belongs to a pair
+of shape basis and latents; three shootings per image and iteration remain: for the trial of the
+new shape basis (which serves the appearance basis and the latents' derivatives too), for the
+trial of the new latents, and, since centring moves all latents, for the mean (which serves the
+next shape derivatives too: orthogonalisation changes no Wv z). Without memory to keep them there
+are five.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from anamorph.encoding import improve, propose
+from anamorph.generator import Generator
+from anamorph.kernels.threads import n_threads, run_parallel, slabs
+from anamorph.latents import starting_latents
+from anamorph.likelihoods import Derivatives, Gaussian
+from anamorph.parameters import Parameters
+from anamorph.settings import Settings
+from anamorph.sums import FIELDS, Sums
+
+Array = NDArray[np.floating]
+Float64Array = NDArray[np.float64]
+
+DEFAULT_MEMORY_BUDGET = 2 * 2**30
+_MOST_IMAGES_PER_BATCH = 512
+_MOST_IMAGES_PER_PART = 64
+_COLUMNS_PER_PRODUCT = 2**14
+
+
+class Images(Protocol):
+    """Images that can be read a few at a time."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, part: slice) -> NDArray[np.float32]:
+        """Return images (n, C, *space), NaN where missing."""
+        ...
+
+
+class Cohort:
+    """The images of one site, their latents, and what the site answers.
+
+    Parameters
+    ----------
+    images : Images
+    settings : Settings
+    identities : sequence of int or str
+        One per image, different from all others at all sites.
+    memory_budget : int, optional
+        Bytes for batches of images and kept displacements (not for the model itself).
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        settings: Settings,
+        identities: Sequence[int | str],
+        memory_budget: int | None = None,
+    ) -> None:
+        self.images = images
+        self.settings = settings
+        self.identities = identities
+        self.latents: Float64Array = np.zeros((len(images), settings.layout.n_latents))
+        self._budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
+        self._latents_version = 0
+        self._displacements = _KeptDisplacements(len(images), settings, self._budget // 2)
+        self._proposal: _LatentProposal | None = None
+        self._generator: Generator | None = None
+
+    # ---- parameters and latents
+
+    def publish(self, parameters: Parameters) -> None:
+        """Take note of the parameters that the next questions are about."""
+        self._generator = Generator(self.settings, parameters)
+
+    def start_latents(self, seed: int, given: Float64Array | None = None) -> Sums:
+        """Start from latents drawn by seed and identity, or from given ones (N, K)."""
+        if given is None:
+            n_latents = self.settings.layout.n_latents
+            self._set_latents(starting_latents(seed, self.identities, n_latents))
+        else:
+            self._set_latents(np.array(given, dtype=np.float64))
+        return self._answer("start_latents", *self._latent_moments())
+
+    def transform_latents(self, matrix: Float64Array, shift: Float64Array) -> Sums:
+        """Take every z to M z + shift."""
+        self._set_latents(self.latents @ matrix.T + shift)
+        return self._answer("transform_latents")
+
+    # ---- questions about images
+
+    def moments(self) -> Sums:
+        """Sum up the images voxel by voxel."""
+        settings = self.settings
+        count, total = np.zeros((2, settings.n_channels, *settings.space))
+        squares = np.zeros(settings.n_channels)
+        for batch in self._batches():
+            images = self.images.read(batch).astype(np.float64)
+            observed = ~np.isnan(images)
+            images[~observed] = 0
+            count += observed.sum(axis=0)
+            total += images.sum(axis=0)
+            squares += np.einsum("nc...,nc...->c", images, images)
+        return self._answer("moments", count, total, squares)
+
+    def shape_derivatives(self, transform: Float64Array | None = None) -> Sums:
+        """Differentiate with respect to the shape basis, after taking z to T z.
+
+        The published bases must be those that go with T z, so that no warp changes.
+        """
+        if transform is not None:
+            self.latents = self.latents @ transform.T
+        settings, generator = self.settings, self._current()
+        return self._derivative_sums(
+            "shape_derivatives",
+            self.latents[:, settings.layout.shape],
+            (settings.n_dims, settings.n_shape_hessian),
+            generator.shape_derivatives,
+        )
+
+    def appearance_derivatives(self) -> Sums:
+        """Differentiate with respect to the appearance basis."""
+        settings = self.settings
+        return self._derivative_sums(
+            "appearance_derivatives",
+            self.latents[:, settings.layout.appearance],
+            (settings.n_channels, settings.n_hessian),
+            lambda _, derivatives: (derivatives.gradient, derivatives.hessian),
+        )
+
+    def mean_derivatives(self, shift: Float64Array) -> Sums:
+        """Differentiate with respect to the mean, after taking z to z + shift."""
+        self._set_latents(self.latents + shift)
+        settings = self.settings
+        return self._derivative_sums(
+            "mean_derivatives",
+            np.ones((len(self.latents), 1)),
+            (settings.n_channels, settings.n_hessian),
+            lambda _, derivatives: (derivatives.gradient, derivatives.hessian),
+        )
+
+    def propose_latents(self) -> Sums:
+        """Find a Gauss-Newton step for the latents of every image, and keep it."""
+        generator = self._current()
+        step, values = np.empty_like(self.latents), np.empty(len(self.latents))
+
+        def propose_part(part: slice) -> tuple[Float64Array, float]:
+            images, displacement = self.images.read(part), self._displacement(part)
+            proposal = propose(generator, images, self.latents[part], displacement)
+            step[part], values[part] = proposal.step, proposal.log_likelihood
+            return proposal.covariance.sum(axis=0), float(proposal.log_determinant.sum())
+
+        sums = [
+            some for batch in self._batches() for some in run_parallel(propose_part, _parts(batch))
+        ]
+        self._displacements.close(self._warp_key())
+        self._proposal = _LatentProposal(
+            step,
+            values,
+            covariance_sum=np.sum([covariance for covariance, _ in sums], axis=0),
+            log_determinant_sum=sum(log_determinant for _, log_determinant in sums),
+        )
+        return self._answer("propose_latents", values.sum())
+
+    def update_latents(self) -> Sums:
+        """Take the proposed steps, halved for each image until they do no harm."""
+        proposal, generator = self._proposal, self._current()
+        if proposal is None:
+            raise RuntimeError("update_latents must follow propose_latents")
+        latents, values = np.empty_like(self.latents), np.empty(len(self.latents))
+        improved = np.empty(len(latents), bool)
+        squares, observed = np.zeros((2, len(latents), self.settings.n_channels))
+        likelihood = self.settings.likelihood
+
+        def update_part(part: slice) -> None:
+            images = self.images.read(part)
+            encoding, improved[part] = improve(
+                generator,
+                images,
+                self.latents[part],
+                proposal.step[part],
+                proposal.log_likelihood[part],
+            )
+            latents[part], values[part] = encoding.latents, encoding.log_likelihood
+            if isinstance(likelihood, Gaussian):
+                appearance = generator.appearance(encoding.latents)
+                warped = generator.warp(appearance, encoding.displacement)
+                squares[part], observed[part] = likelihood.residual_sums(warped, images)
+
+        for batch in self._batches():
+            run_parallel(update_part, _parts(batch))
+        self._proposal = None
+        self._set_latents(latents)
+        return self._answer(
+            "update_latents",
+            values.sum(),
+            *self._latent_moments(),
+            proposal.covariance_sum,
+            proposal.log_determinant_sum,
+            squares.sum(axis=0),
+            observed.sum(axis=0),
+            np.sum(~improved),
+        )
+
+    # ---- how questions are answered
+
+    def _derivative_sums(
+        self,
+        question: str,
+        weights: Float64Array,
+        sizes: tuple[int, int],
+        chain_rule: Callable[[Array, Derivatives], tuple[Array, Array]],
+    ) -> Sums:
+        """Sum up gradients weighted by z and Hessians weighted by z^2, for each column of z.
+
+        Parameters
+        ----------
+        weights : (N, columns)
+            The z of the columns.
+        sizes : pair of int
+            Numbers per voxel of the gradient and the packed Hessian of an image.
+        chain_rule : function
+            From the appearance of some images, and derivatives with respect to it, to the
+            gradients and Hessians to be summed.
+        """
+        generator, space = self._current(), self.settings.space
+        n_columns = weights.shape[1]
+        gradient, hessian = (np.zeros((n_columns, size, *space)) for size in sizes)
+        values = np.empty(len(self.latents))
+        for batch in self._batches():
+            n_images = batch.stop - batch.start if n_columns else 0
+            fields = [np.empty((n_images, size, *space), np.float32) for size in sizes]
+
+            def differentiate(part: slice) -> None:
+                images, displacement = self.images.read(part), self._displacement(part)
+                appearance = generator.appearance(self.latents[part])
+                if not n_columns:
+                    values[part] = generator.log_likelihood(appearance, displacement, images)
+                    return
+                derivatives = generator.derivatives(appearance, displacement, images)
+                values[part] = derivatives.log_likelihood
+                here = slice(part.start - batch.start, part.stop - batch.start)  # noqa: B023
+                fields[0][here], fields[1][here] = chain_rule(appearance, derivatives)  # noqa: B023
+
+            run_parallel(differentiate, _parts(batch))
+            if n_columns:
+                _add_products(gradient, weights[batch], fields[0])
+                _add_products(hessian, weights[batch] ** 2, fields[1])
+        self._displacements.close(self._warp_key())
+        return self._answer(question, values.sum(), gradient, hessian)
+
+    def _current(self) -> Generator:
+        if self._generator is None:
+            raise RuntimeError("parameters must be published before questions are asked")
+        return self._generator
+
+    def _warp_key(self) -> tuple[int, int]:
+        return self._current().parameters.warp_version, self._latents_version
+
+    def _displacement(self, part: slice) -> Array | None:
+        """Return the displacements of some images, kept from before or shot now."""
+        kept = self._displacements.get(part, self._warp_key())
+        if kept is not None:
+            return kept
+        displacement = self._current().displacement(self.latents[part])
+        if displacement is not None:
+            self._displacements.put(part, displacement)
+        return displacement
+
+    def _set_latents(self, latents: Float64Array) -> None:
+        self.latents = latents
+        self._latents_version += 1
+
+    def _latent_moments(self) -> tuple[Float64Array, Float64Array]:
+        return self.latents.sum(axis=0), self.latents.T @ self.latents
+
+    def _batches(self) -> Iterator[slice]:
+        """Yield slices of images whose work fits into half of the memory budget."""
+        s = self.settings
+        numbers_per_voxel = (
+            4 * s.n_channels + 3 * s.n_hessian + s.n_channels * s.n_dims
+            + 6 * s.n_dims + s.n_shape_hessian
+        )  # fmt: skip
+        image_bytes = 4 * math.prod(s.space) * numbers_per_voxel
+        most = min(max(1, self._budget // 2 // image_bytes), _MOST_IMAGES_PER_BATCH)
+        for start, stop in slabs(len(self.images), -(-len(self.images) // most)):
+            yield slice(start, stop)
+
+    def _answer(self, question: str, *values: ArrayLike) -> Sums:
+        arrays = [np.asarray(value, dtype=np.float64) for value in values]
+        return Sums(len(self.images), dict(zip(FIELDS[question], arrays, strict=True)))
+
+
+@dataclass(frozen=True)
+class _LatentProposal:
+    """Proposed steps (N, K), the log-likelihoods (N,) they start from, and sums of what is known."""
+
+    step: Float64Array
+    log_likelihood: Float64Array
+    covariance_sum: Float64Array
+    log_determinant_sum: float
+
+
+class _KeptDisplacements:
+    """Displacements of all images for one pair of shape basis and latents, if memory allows."""
+
+    def __init__(self, n_images: int, settings: Settings, budget: int) -> None:
+        shape = (n_images, settings.n_dims, *settings.space)
+        fits = 4 * math.prod(shape) <= budget and settings.layout.n_shape > 0
+        self._store: NDArray[np.float32] | None = np.empty(shape, np.float32) if fits else None
+        self._key: tuple[int, int] | None = None
+
+    def get(self, part: slice, key: tuple[int, int]) -> Array | None:
+        """Return what is kept of some images, None if it is not what `key` stands for."""
+        return self._store[part] if self._store is not None and key == self._key else None
+
+    def put(self, part: slice, displacement: Array) -> None:
+        """Keep the displacements of some images: of no use until `close` says what they are."""
+        if self._store is not None:
+            self._key = None
+            self._store[part] = displacement
+
+    def close(self, key: tuple[int, int]) -> None:
+        """Say, after a pass over all images, which basis and latents the displacements are of."""
+        self._key = key
+
+
+def _parts(batch: slice) -> list[slice]:
+    """Split a batch into parts for threads to share."""
+    size = batch.stop - batch.start
+    bounds = slabs(size, max(n_threads(), -(-size // _MOST_IMAGES_PER_PART)))
+    return [slice(batch.start + first, batch.start + last) for first, last in bounds]
+
+
+def _add_products(total: Float64Array, weights: Float64Array, fields: Array) -> None:
+    """Add sum_n weights_nk fields_n to every total_k, some voxels at a time."""
+    flat_total = total.reshape(len(total), -1)
+    flat_fields = fields.reshape(len(fields), -1)
+    factors = np.ascontiguousarray(weights.T, fields.dtype)
+
+    def add(bounds: tuple[int, int]) -> None:
+        columns = slice(*bounds)
+        flat_total[:, columns] += factors @ flat_fields[:, columns]
+
+    n_columns = flat_fields.shape[1]
+    run_parallel(add, slabs(n_columns, max(n_threads(), n_columns // _COLUMNS_PER_PRODUCT)))

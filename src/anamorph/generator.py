@@ -1,0 +1,144 @@
+"""The generative model of an image: latents z -> appearance a and warp psi -> expected image.
+
+    a = mu + Wa z,   psi = shoot(Wv z),   a' = a(psi)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.geometry import shoot
+from anamorph.geometry.warps import pull_batch, push_batch
+from anamorph.kernels.derivatives import image_gradients, latent_derivatives, shape_derivatives
+from anamorph.likelihoods.base import Derivatives
+from anamorph.parameters import Parameters
+from anamorph.settings import Settings
+
+Array = NDArray[np.floating]
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Generator:
+    """What a model says of images with given latents."""
+
+    settings: Settings
+    parameters: Parameters
+
+    @cached_property
+    def prior_precision(self) -> Float64Array:
+        """P = lambda_1 A + lambda_2 C."""
+        return self.parameters.prior_precision(self.settings)
+
+    def appearance(self, latents: Float64Array) -> Array:
+        """Return a = mu + Wa z, (N, C, *space), of latents (N, K)."""
+        weights = latents[:, self.settings.layout.appearance]
+        return self.parameters.mean + _combine(weights, self.parameters.appearance_basis)
+
+    def displacement(self, latents: Float64Array) -> Array | None:
+        """Return the displacement of psi = shoot(Wv z), (N, d, *space); None if nothing moves."""
+        if self.settings.layout.n_shape == 0:
+            return None
+        weights = latents[:, self.settings.layout.shape]
+        velocity = _combine(weights, self.parameters.shape_basis)
+        return shoot(
+            velocity, self.settings.shape_penalty, self.settings.voxel_size, self.settings.n_steps
+        )
+
+    def warp(self, appearance: Array, displacement: Array | None) -> Array:
+        """Return a' = a(psi)."""
+        return appearance if displacement is None else pull_batch(appearance, displacement)
+
+    def log_likelihood(
+        self, appearance: Array, displacement: Array | None, images: Array
+    ) -> Float64Array:
+        """Return ln p(f | z) per image, (N,), times the decimation."""
+        values = self.settings.likelihood.log_likelihood(
+            self.warp(appearance, displacement), images, self.parameters.noise_precision
+        )
+        return self.settings.decimation * values
+
+    def derivatives(
+        self, appearance: Array, displacement: Array | None, images: Array
+    ) -> Derivatives:
+        """Return ln p(f | z), and gradient and Hessian of -ln p with respect to a, pushed."""
+        warped = self.settings.likelihood.derivatives(
+            self.warp(appearance, displacement), images, self.parameters.noise_precision
+        )
+        factor = self.settings.decimation
+        stacked = np.concatenate([warped.gradient, warped.hessian], axis=1)
+        if factor != 1:
+            stacked *= np.float32(factor)
+        pushed = _push(stacked, displacement)
+        n_channels = appearance.shape[1]
+        return Derivatives(
+            factor * warped.log_likelihood, pushed[:, :n_channels], pushed[:, n_channels:]
+        )
+
+    def shape_derivatives(self, appearance: Array, derivatives: Derivatives) -> tuple[Array, Array]:
+        """Return gradient (N, d, *space) and packed Hessian with respect to the velocity."""
+        gradients = self._image_gradients(appearance)
+        n_images, space = len(appearance), self.settings.space
+        gradient = np.empty((n_images, self.settings.n_dims, *space), appearance.dtype)
+        hessian = np.empty((n_images, self.settings.n_shape_hessian, *space), appearance.dtype)
+        shape_derivatives(
+            gradients,
+            _flat(derivatives.gradient),
+            _flat(derivatives.hessian),
+            self.settings.likelihood.shape_loading,
+            _flat(gradient),
+            _flat(hessian),
+        )
+        return gradient, hessian
+
+    def latent_derivatives(
+        self, appearance: Array, derivatives: Derivatives
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return B'g, (N, K), and B'HB, (N, K, K): those of -ln p(f | z) with respect to z."""
+        n_images, n_latents = len(appearance), self.settings.layout.n_latents
+        gradient = np.empty((n_images, n_latents))
+        hessian = np.empty((n_images, n_latents, n_latents))
+        latent_derivatives(
+            _flat(self.parameters.appearance_basis),
+            _flat(self.parameters.shape_basis),
+            self.settings.layout.first_shape,
+            self._image_gradients(appearance),
+            _flat(derivatives.gradient),
+            _flat(derivatives.hessian),
+            gradient,
+            hessian,
+        )
+        return gradient, hessian
+
+    def expected_images(
+        self, latents: Float64Array, *, warped: bool = True, coloured: bool = True
+    ) -> Array:
+        """Return E[f | z], (N, C, *space); without its warp or its change of appearance if asked."""
+        appearance = self.appearance(latents if coloured else np.zeros_like(latents))
+        displacement = self.displacement(latents) if warped else None
+        return self.settings.likelihood.expectation(self.warp(appearance, displacement))
+
+    def _image_gradients(self, appearance: Array) -> Array:
+        flat = _flat(appearance)
+        gradients = np.empty((*flat.shape[:2], self.settings.n_dims, flat.shape[2]), flat.dtype)
+        image_gradients(flat, self.settings.space, gradients)
+        return gradients
+
+
+def _combine(weights: Float64Array, basis: Array) -> Array:
+    flat = basis.reshape(len(basis), math.prod(basis.shape[1:]))
+    product = weights.astype(basis.dtype) @ flat
+    return product.reshape(len(weights), *basis.shape[1:])
+
+
+def _push(images: Array, displacement: Array | None) -> Array:
+    return images if displacement is None else push_batch(images, displacement)
+
+
+def _flat(images: Array) -> Array:
+    return np.ascontiguousarray(images).reshape(*images.shape[:2], math.prod(images.shape[2:]))

@@ -1,0 +1,103 @@
+"""Gaussian noise, one variance per channel: J = (a' - f)^2 / (2 s2) + ln(2 pi s2) / 2.
+
+The derivatives are g = (a' - f) / s2 and H = 1 / s2. Each channel may be missing on its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anamorph.kernels.compile import Array as KernelArray
+from anamorph.kernels.compile import kernel
+from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood
+
+
+class Gaussian(Likelihood):
+    """Images with stationary Gaussian noise."""
+
+    name = "gaussian"
+    has_noise = True
+
+    def n_hessian(self, n_channels: int) -> int:  # noqa: D102
+        return n_channels
+
+    def log_likelihood(  # noqa: D102
+        self, appearance: Array, images: Array, precision: Array
+    ) -> Float64Array:
+        squares, observed = self.residual_sums(appearance, images)
+        return _log_density(squares, observed, precision).sum(axis=1)
+
+    def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
+        gradient, hessian = np.empty_like(appearance), np.empty_like(appearance)
+        squares, observed = np.empty((2, *images.shape[:2]))
+        weights = np.asarray(precision, appearance.dtype)
+        _derivatives(
+            _flat(appearance), _flat(images), weights, _flat(gradient), _flat(hessian),
+            squares, observed,
+        )  # fmt: skip
+        return Derivatives(_log_density(squares, observed, precision).sum(axis=1), gradient, hessian)
+
+    def expectation(self, appearance: Array) -> Array:  # noqa: D102
+        return appearance
+
+    def mean_derivatives(  # noqa: D102
+        self, mean: Array, count: Array, total: Array, precision: Array
+    ) -> tuple[Array, Array]:
+        weights = np.asarray(precision).reshape(-1, *(1,) * (mean.ndim - 1))
+        return weights * (count * mean - total), weights * count
+
+    def residual_sums(self, appearance: Array, images: Array) -> tuple[Float64Array, Float64Array]:
+        """Return the sum of squared residuals and the number of observed voxels, each (N, C)."""
+        squares, observed = np.empty((2, *images.shape[:2]))
+        _residual_sums(_flat(appearance), _flat(images), squares, observed)
+        return squares, observed
+
+
+def _log_density(
+    squares: Float64Array, observed: Float64Array, precision: Array
+) -> Float64Array:
+    log_scale = np.log(np.asarray(precision, np.float64) / (2 * np.pi))
+    return np.asarray((observed * log_scale - squares * precision) / 2)
+
+
+def _flat(images: Array) -> Array:
+    return images.reshape(*images.shape[:2], -1)
+
+
+@kernel
+def _residual_sums(
+    appearance: KernelArray, images: KernelArray, squares: KernelArray, observed: KernelArray
+) -> None:
+    zero, one = appearance.dtype.type(0), np.int32(1)
+    for n in range(images.shape[0]):
+        for c in range(images.shape[1]):
+            a, f = appearance[n, c], images[n, c]
+            total, count = 0.0, np.int32(0)
+            for x in range(f.size):
+                is_observed = f[x] == f[x]
+                residual = a[x] - f[x] if is_observed else zero
+                total += np.float64(residual * residual)
+                count += one if is_observed else np.int32(0)
+            squares[n, c], observed[n, c] = total, count
+
+
+@kernel
+def _derivatives(
+    appearance: KernelArray,
+    images: KernelArray,
+    precision: KernelArray,
+    gradient: KernelArray,
+    hessian: KernelArray,
+    squares: KernelArray,
+    observed: KernelArray,
+) -> None:
+    _residual_sums(appearance, images, squares, observed)
+    zero = appearance.dtype.type(0)
+    for n in range(images.shape[0]):
+        for c in range(images.shape[1]):
+            a, f, g, h = appearance[n, c], images[n, c], gradient[n, c], hessian[n, c]
+            weight = precision[c]
+            for x in range(f.size):
+                is_observed = f[x] == f[x]
+                g[x] = weight * (a[x] - f[x]) if is_observed else zero
+                h[x] = weight if is_observed else zero
