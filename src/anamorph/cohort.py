@@ -61,6 +61,8 @@ class Cohort:
         One per image, different from all others at all sites.
     memory_budget : int, optional
         Bytes for batches of images and kept displacements (not for the model itself).
+    start : (N, K), optional
+        Latents to start from.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class Cohort:
         settings: Settings,
         identities: Sequence[int | str],
         memory_budget: int | None = None,
+        start: Float64Array | None = None,
     ) -> None:
         self.images = images
         self.settings = settings
         self.identities = identities
         self.latents: Float64Array = np.zeros((len(images), settings.layout.n_latents))
         self._budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
+        self._start = start
         self._latents_version = 0
         self._displacements = _KeptDisplacements(len(images), settings, self._budget // 2)
         self._proposal: _LatentProposal | None = None
@@ -86,13 +90,13 @@ class Cohort:
         """Take note of the parameters that the next questions are about."""
         self._generator = Generator(self.settings, parameters)
 
-    def start_latents(self, seed: int, given: Float64Array | None = None) -> Sums:
-        """Start from latents drawn by seed and identity, or from given ones (N, K)."""
-        if given is None:
+    def start_latents(self, seed: int) -> Sums:
+        """Start from the given latents, or from some drawn by seed and identity."""
+        if self._start is None:
             n_latents = self.settings.layout.n_latents
             self._set_latents(starting_latents(seed, self.identities, n_latents))
         else:
-            self._set_latents(np.array(given, dtype=np.float64))
+            self._set_latents(self._start)
         return self._answer("start_latents", *self._latent_moments())
 
     def transform_latents(self, matrix: Float64Array, shift: Float64Array) -> Sums:
@@ -113,7 +117,7 @@ class Cohort:
             images[~observed] = 0
             count += observed.sum(axis=0)
             total += images.sum(axis=0)
-            squares += np.einsum("nc...,nc...->c", images, images)
+            squares += np.square(images).sum(axis=(0, *range(2, images.ndim)))
         return self._answer("moments", count, total, squares)
 
     def shape_derivatives(self, transform: Float64Array | None = None) -> Sums:

@@ -13,6 +13,7 @@ from anamorph.geometry.grid import Array, check_penalty, check_vector_field, che
 from anamorph.geometry.penalties import (
     VELOCITY_WEIGHTS,
     angular_frequencies,
+    field_symbol,
     inverse_symbol,
     velocity_symbol,
 )
@@ -56,6 +57,30 @@ def velocity(u: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | Non
         Velocities in voxels; float32, or float64 if u is.
     """
     return _apply(u, "u", penalty, voxel_size, inverse=True)
+
+
+def field_momentum(
+    fields: Array, penalty: Sequence[float], voxel_size: Sequence[float]
+) -> Array:
+    """Return L a of scalar fields (..., *space): the penalty of means and appearances.
+
+    Parameters
+    ----------
+    fields : array of shape (..., *space)
+    penalty : 3 numbers
+        Weights (w0, w1, w2) of absolute size, stretching and bending.
+    voxel_size : d numbers
+        Size of a voxel along each of the d spatial axes.
+    """
+    space = fields.shape[-len(voxel_size) :]
+    axes = tuple(range(-len(space), 0))
+    symbol = field_symbol(penalty, angular_frequencies(space, half=True), voxel_size)
+    spectrum = scipy.fft.rfftn(fields, axes=axes, workers=n_threads())
+    spectrum *= symbol.astype(fields.dtype)
+    result: Array = scipy.fft.irfftn(
+        spectrum, s=space, axes=axes, workers=n_threads(), overwrite_x=True
+    )
+    return result
 
 
 def _apply(

@@ -1,0 +1,414 @@
+"""The fit: Algorithm 1 of the paper, seeing nothing of the images but sums over them.
+
+One iteration updates the shape basis, the appearance basis, the latents, the noise variance, the
+mean (with centred latents), and then the axes and the precision A of the latents. Every step is
+guarded: it is halved until `objective.joint_log_probability` does not fall, and skipped if that
+does not help. An iteration asks five questions when all steps succeed at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.geometry import momentum
+from anamorph.geometry.operators import field_momentum
+from anamorph.latents import expected_precision, orthogonalising_transform, whitening
+from anamorph.objective import (
+    LatentSums,
+    approximate_evidence,
+    joint_log_probability,
+    slack,
+)
+from anamorph.parameters import Parameters
+from anamorph.settings import Settings
+from anamorph.sites import Sites
+from anamorph.solvers import solve_field, solve_velocity
+from anamorph.sums import Sums
+
+logger = logging.getLogger("anamorph")
+
+Array = NDArray[np.floating]
+Float64Array = NDArray[np.float64]
+
+SOLVER_TOLERANCE = 1e-3
+_MEAN_STEPS_AT_START = 8
+_MOST_HALVINGS = 6
+_STEP_GROWTH = 1.1
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a fit stands after an iteration (with the latents, which stay with the images).
+
+    Attributes
+    ----------
+    parameters : Parameters
+    latents : LatentSums
+    step : float
+        By how much basis updates are damped; it persists from one iteration to the next.
+    objective : tuple of float
+        What is shown to people, after each iteration.
+    """
+
+    parameters: Parameters
+    latents: LatentSums
+    step: float = 1.0
+    objective: tuple[float, ...] = ()
+
+
+class Fit:
+    """A fit of a model to the images at some sites.
+
+    Parameters
+    ----------
+    sites : Sites
+    settings : Settings
+    """
+
+    def __init__(self, sites: Sites, settings: Settings) -> None:
+        self.sites = sites
+        self.settings = settings
+
+    def start(self, seed: int) -> State:
+        """Return the state before the first iteration: a mean, no bases, white latents."""
+        mean, noise_precision = self._starting_mean(self.sites.ask("moments"))
+        sums = self.sites.ask("start_latents", seed=seed)
+        centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
+        self.sites.ask("transform_latents", matrix=whiten, shift=-whiten @ centre)
+        layout, space = self.settings.layout, self.settings.space
+        n_latents = layout.n_latents
+        parameters = Parameters(
+            mean=mean,
+            appearance_basis=np.zeros((layout.n_appearance, *mean.shape), np.float32),
+            shape_basis=np.zeros((layout.n_shape, len(space), *space), np.float32),
+            basis_energy=np.zeros((n_latents, n_latents)),
+            latent_precision=np.eye(n_latents),
+            noise_precision=noise_precision,
+        )
+        latents = LatentSums(
+            sums.n_images,
+            scatter=sums.n_images * np.eye(n_latents),
+            covariance_sum=np.zeros((n_latents, n_latents)),
+            log_determinant_sum=0.0,
+        )
+        return State(parameters, latents)
+
+    def iterate(self, state: State) -> Iterator[State]:
+        """Yield the state after each iteration, without end."""
+        self._publish(state.parameters)
+        evaluated = self.sites.ask("shape_derivatives")
+        while True:
+            state, evaluated = self._iteration(state, evaluated)
+            yield state
+
+    # ---- one iteration
+
+    def _iteration(self, state: State, evaluated: Sums) -> tuple[State, Sums]:
+        """Return the next state, and the shape derivatives there."""
+        before = self._joint(evaluated.scalar("log_likelihood"), state.parameters, state.latents)
+        state, before, derivatives = self._update_shape(state, before, evaluated)
+        state, before = self._update_appearance(state, before, derivatives)
+        state, before, latent_mean = self._update_latents(state, before)
+        return self._update_mean(state, before, latent_mean)
+
+    def _update_shape(
+        self, state: State, before: float, evaluated: Sums
+    ) -> tuple[State, float, Sums]:
+        """Update Wv; return also the appearance derivatives that the trial brought along."""
+        settings, old = self.settings, state.parameters
+        if settings.layout.n_shape:
+            prior_weights = self._basis_weights(state.latents)[settings.layout.shape][
+                :, settings.layout.shape
+            ]
+            momenta = momentum(old.shape_basis, settings.shape_penalty, settings.voxel_size)
+            direction = solve_velocity(
+                evaluated["hessian"].astype(np.float32),
+                (evaluated["gradient"] + _mix(prior_weights, momenta)).astype(np.float32),
+                settings.shape_penalty,
+                settings.voxel_size,
+                weight=np.diag(prior_weights),
+                tolerance=SOLVER_TOLERANCE,
+            ).x
+
+        def trial(step: float) -> tuple[Parameters, Sums]:
+            if step and settings.layout.n_shape:
+                basis = old.shape_basis - np.float32(step) * direction
+                parameters = replace(
+                    old, shape_basis=basis, warp_version=self._next_warp_version()
+                )
+                parameters = self._with_energy(parameters)
+            else:
+                parameters = old
+            self._publish(parameters)
+            return parameters, self.sites.ask("appearance_derivatives")
+
+        step = state.step if settings.layout.n_shape else 0.0
+        parameters, after, accepted, answer = self._search(
+            "shape basis", trial, step, before, state.latents
+        )
+        grown = min(1.0, _STEP_GROWTH * accepted) if accepted else state.step
+        return replace(state, parameters=parameters, step=grown), after, answer
+
+    def _update_appearance(
+        self, state: State, before: float, derivatives: Sums
+    ) -> tuple[State, float]:
+        """Update Wa; the trial leaves proposals for the latents with the images."""
+        settings, old = self.settings, state.parameters
+        if settings.layout.n_appearance:
+            columns = settings.layout.appearance
+            prior_weights = self._basis_weights(state.latents)[columns][:, columns]
+            momenta = field_momentum(
+                old.appearance_basis, settings.appearance_penalty, settings.voxel_size
+            )
+            direction = solve_field(
+                derivatives["hessian"].astype(np.float32),
+                (derivatives["gradient"] + _mix(prior_weights, momenta)).astype(np.float32),
+                settings.appearance_penalty,
+                settings.voxel_size,
+                weight=np.diag(prior_weights),
+                tolerance=SOLVER_TOLERANCE,
+            ).x
+
+        def trial(step: float) -> tuple[Parameters, Sums]:
+            if step:
+                basis = old.appearance_basis - np.float32(step) * direction
+                basis = settings.likelihood.remove_redundancy(basis).astype(np.float32)
+                parameters = self._with_energy(replace(old, appearance_basis=basis))
+            else:
+                parameters = old
+            self._publish(parameters)
+            return parameters, self.sites.ask("propose_latents")
+
+        step = state.step if settings.layout.n_appearance else 0.0
+        parameters, after, _, _ = self._search(
+            "appearance basis", trial, step, before, state.latents
+        )
+        return replace(state, parameters=parameters), after
+
+    def _update_latents(self, state: State, before: float) -> tuple[State, float, Float64Array]:
+        """Update the latents and the noise variance; return also the mean of the latents."""
+        sums = self.sites.ask("update_latents")
+        if n_unimproved := int(sums.scalar("n_unimproved")):
+            logger.info("Latents of %d images stay as they are", n_unimproved)
+        latents = LatentSums(
+            sums.n_images,
+            sums["latent_scatter"],
+            sums["covariance_sum"],
+            sums.scalar("log_determinant_sum"),
+        )
+        parameters = state.parameters
+        log_likelihood = sums.scalar("log_likelihood")
+        if self.settings.likelihood.has_noise:
+            squares, observed = sums["squares"], sums["observed"]
+            precision = observed / squares
+            log_likelihood = self.settings.decimation * float(
+                np.sum(observed * (np.log(precision / (2 * np.pi)) - 1)) / 2
+            )
+            parameters = replace(parameters, noise_precision=precision)
+        after = self._joint(log_likelihood, parameters, latents)
+        self._check_rise("latents", before, after)
+        state = replace(state, parameters=parameters, latents=latents)
+        return state, after, sums["latent_sum"] / sums.n_images
+
+    def _update_mean(
+        self, state: State, before: float, latent_mean: Float64Array
+    ) -> tuple[State, Sums]:
+        """Centre the latents, update the mean, then the axes and the precision of the latents.
+
+        Centring alone lowers F, and the mean makes up for it: if the two together do not, even
+        with shorter steps of the mean, both are taken back.
+        """
+        old = state.parameters
+        self._publish(old)
+        derivatives = self.sites.ask("mean_derivatives", shift=-latent_mean)
+        direction = self._mean_direction(old, derivatives)
+        n_images = state.latents.n_images
+        centred = replace(
+            state.latents,
+            scatter=state.latents.scatter - n_images * np.outer(latent_mean, latent_mean),
+        )
+        transform, turned = self._turn(replace(state, latents=centred))
+        pending: Float64Array | None = transform
+        for halvings in range(_MOST_HALVINGS + 1):
+            mean = old.mean - np.float32(0.5**halvings) * direction
+            mean = self.settings.likelihood.remove_redundancy(mean[None])[0].astype(np.float32)
+            candidate = replace(turned.parameters, mean=mean)
+            self._publish(candidate)
+            evaluated = self.sites.ask("shape_derivatives", transform=pending)
+            pending = None
+            after = self._joint(
+                evaluated.scalar("log_likelihood"), replace(old, mean=mean), centred
+            )
+            if after >= before - slack(before):
+                return self._finished(replace(turned, parameters=candidate), evaluated), evaluated
+        logger.info("The mean and the centre of the latents stay as they are")
+        back = np.linalg.inv(transform)
+        self.sites.ask("transform_latents", matrix=back, shift=latent_mean)
+        transform, turned = self._turn(state)
+        self._publish(turned.parameters)
+        evaluated = self.sites.ask("shape_derivatives", transform=transform)
+        return self._finished(turned, evaluated), evaluated
+
+    def _turn(self, state: State) -> tuple[Float64Array, State]:
+        """Return T, and the state in which it has taken z to T z, with A as it is then."""
+        settings, latents = self.settings, state.latents
+        transform = orthogonalising_transform(
+            state.parameters.basis_energy,
+            latents.scatter,
+            latents.covariance_sum,
+            latents.n_images,
+            settings.prior_dof,
+            settings.layout.blocks,
+        )
+        latents = latents.transformed(transform)
+        parameters = replace(
+            state.parameters.transformed(transform, settings),
+            latent_precision=expected_precision(
+                latents.scatter + latents.covariance_sum, latents.n_images, settings.prior_dof
+            ),
+        )
+        return transform, replace(state, parameters=parameters, latents=latents)
+
+    def _finished(self, state: State, evaluated: Sums) -> State:
+        """Return the state with its objective noted down."""
+        value = approximate_evidence(
+            evaluated.scalar("log_likelihood"),
+            state.latents,
+            state.parameters.basis_energy,
+            self._mean_energy(state.parameters.mean),
+            self.settings.balance,
+            self.settings.prior_dof,
+        )
+        if state.objective and value < state.objective[-1] - slack(value):
+            logger.info("The objective fell from %.7g to %.7g", state.objective[-1], value)
+        return replace(state, objective=(*state.objective, value))
+
+    # ---- guards
+
+    def _search(
+        self,
+        name: str,
+        trial: Callable[[float], tuple[Parameters, Sums]],
+        step: float,
+        before: float,
+        latents: LatentSums,
+    ) -> tuple[Parameters, float, float, Sums]:
+        """Halve a step until F does not fall; return parameters, F, the step (or 0) and the answer."""
+        for _ in range(_MOST_HALVINGS if step else 0):
+            parameters, answer = trial(step)
+            after = self._joint(answer.scalar("log_likelihood"), parameters, latents)
+            if after >= before - slack(before):
+                return parameters, after, step, answer
+            step /= 2
+        if step:
+            logger.info("The %s stays as it is: no step improves it", name)
+        parameters, answer = trial(0.0)
+        after = self._joint(answer.scalar("log_likelihood"), parameters, latents)
+        return parameters, after, 0.0, answer
+
+    def _check_rise(self, name: str, before: float, after: float) -> None:
+        if after < before - 10 * slack(before):
+            logger.warning("F fell from %.9g to %.9g in the update of the %s", before, after, name)
+
+    def _joint(self, log_likelihood: float, parameters: Parameters, latents: LatentSums) -> float:
+        return joint_log_probability(
+            log_likelihood,
+            latents.scatter,
+            parameters.latent_precision,
+            parameters.basis_energy,
+            self._mean_energy(parameters.mean),
+            latents.n_images,
+            self.settings.balance,
+        )
+
+    # ---- pieces
+
+    def _publish(self, parameters: Parameters) -> None:
+        self.sites.publish(parameters)
+
+    def _starting_mean(self, moments: Sums) -> tuple[NDArray[np.float32], Float64Array]:
+        """Return a mean without warps, by Gauss-Newton on sums of the images."""
+        settings, likelihood = self.settings, self.settings.likelihood
+        count, total = moments["count"], moments["total"]
+        mean = np.zeros_like(total)
+        precision = np.ones(settings.n_channels)
+        for _ in range(_MEAN_STEPS_AT_START):
+            gradient, hessian = likelihood.mean_derivatives(mean, count, total, precision)
+            mean = mean - self._mean_step(mean, gradient, hessian, moments.n_images)
+            mean = likelihood.remove_redundancy(mean[None])[0]
+            if likelihood.has_noise:
+                space = tuple(range(1, mean.ndim))
+                squares = moments["squares"] + np.sum(
+                    mean * (count * mean - 2 * total), axis=space
+                )
+                precision = count.sum(axis=space) / squares
+        return mean.astype(np.float32), precision
+
+    def _mean_direction(self, parameters: Parameters, derivatives: Sums) -> NDArray[np.float32]:
+        return self._mean_step(
+            parameters.mean,
+            derivatives["gradient"][0],
+            derivatives["hessian"][0],
+            derivatives.n_images,
+        ).astype(np.float32)
+
+    def _mean_step(self, mean: Array, gradient: Array, hessian: Array, n_images: int) -> Array:
+        """Return (H + N L)^-1 (g + N L mu)."""
+        settings = self.settings
+        penalised = n_images * field_momentum(mean, settings.mean_penalty, settings.voxel_size)
+        return solve_field(
+            hessian,
+            gradient + penalised,
+            settings.mean_penalty,
+            settings.voxel_size,
+            weight=float(n_images),
+            tolerance=SOLVER_TOLERANCE,
+        ).x
+
+    def _basis_weights(self, latents: LatentSums) -> Float64Array:
+        """Return lambda_1 N I + lambda_2 ZZ', the weights of the penalties of the bases."""
+        weight_1, weight_2 = self.settings.balance
+        identity = np.eye(len(latents.scatter))
+        return np.asarray(weight_1 * latents.n_images * identity + weight_2 * latents.scatter)
+
+    def _with_energy(self, parameters: Parameters) -> Parameters:
+        """Return parameters with C = Wv' Lv Wv + Wa' La Wa brought up to date."""
+        settings, layout = self.settings, self.settings.layout
+        energy = np.zeros((layout.n_latents, layout.n_latents))
+        if layout.n_appearance:
+            momenta = field_momentum(
+                parameters.appearance_basis, settings.appearance_penalty, settings.voxel_size
+            )
+            energy[layout.appearance, layout.appearance] += _inner_products(
+                parameters.appearance_basis, momenta
+            )
+        if layout.n_shape:
+            momenta = momentum(parameters.shape_basis, settings.shape_penalty, settings.voxel_size)
+            energy[layout.shape, layout.shape] += _inner_products(parameters.shape_basis, momenta)
+        return replace(parameters, basis_energy=energy)
+
+    def _mean_energy(self, mean: Array) -> float:
+        """Return mu' L_mu mu."""
+        settings = self.settings
+        return float(np.vdot(mean, field_momentum(mean, settings.mean_penalty, settings.voxel_size)))
+
+    def _next_warp_version(self) -> int:
+        self._warp_version = getattr(self, "_warp_version", 0) + 1
+        return self._warp_version
+
+
+def _mix(weights: Float64Array, fields: Array) -> Array:
+    """Return sum_j weights_kj fields_j."""
+    return np.tensordot(weights.astype(fields.dtype), fields, axes=1)
+
+
+def _inner_products(basis: Array, momenta: Array) -> Float64Array:
+    """Return W' L W, symmetric, in float64."""
+    rows = basis.reshape(len(basis), -1).astype(np.float64)
+    products = rows @ momenta.reshape(len(basis), -1).T
+    return np.asarray((products + products.T) / 2)
