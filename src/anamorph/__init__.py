@@ -4,5 +4,26 @@ After Ashburner, Brudfors, Bronik and Balbastre, "An Algorithm for Learning Shap
 Models without Annotations", Medical Image Analysis (2019).
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anamorph.model import ShapeAppearanceModel
+
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = ["ShapeAppearanceModel", "__version__"]
+
+# Estimators, and Numba with them, are imported when they are first asked for.
+_HOMES = {"ShapeAppearanceModel": "anamorph.model"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'anamorph' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -99,6 +99,10 @@ class Cohort:
             self._set_latents(self._start)
         return self._answer("start_latents", *self._latent_moments())
 
+    def restore(self, latents: Float64Array) -> None:
+        """Take up latents (N, K) from a checkpoint."""
+        self._set_latents(latents)
+
     def transform_latents(self, matrix: Float64Array, shift: Float64Array) -> Sums:
         """Take every z to M z + shift."""
         self._set_latents(self.latents @ matrix.T + shift)

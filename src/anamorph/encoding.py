@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.generator import Generator
+from anamorph.latents import log_determinant
 from anamorph.objective import slack
 
 Array = NDArray[np.floating]
@@ -32,11 +33,14 @@ class Encoding:
         That of psi = shoot(Wv z); None if nothing moves.
     log_likelihood : (N,)
         ln p(f | z).
+    n_halvings : (N,)
+        How often the step that led here was halved.
     """
 
     latents: Float64Array
     displacement: Array | None
     log_likelihood: Float64Array
+    n_halvings: NDArray[np.intp]
 
     def update(
         self, which: NDArray[np.intp], latents: Float64Array, log_likelihood: Float64Array
@@ -120,7 +124,8 @@ def improve(
         Where a step was taken.
     """
     before = log_likelihood + log_prior(generator, latents)
-    encoding = Encoding(latents.copy(), None, log_likelihood.copy())
+    no_halvings = np.zeros(len(latents), np.intp)
+    encoding = Encoding(latents.copy(), None, log_likelihood.copy(), no_halvings)
     pending = np.arange(len(latents))
     for halvings in range(_MOST_HALVINGS + 1):
         trial = latents[pending] - step[pending] * 0.5**halvings
@@ -134,6 +139,7 @@ def improve(
         pending = pending[~accepted]
         if not len(pending):
             break
+        encoding.n_halvings[pending] += 1
     else:
         encoding.update_displacement(pending, generator.displacement(latents[pending]))
     improved = np.ones(len(latents), bool)
@@ -144,3 +150,64 @@ def improve(
 def log_prior(generator: Generator, latents: Float64Array) -> Float64Array:
     """Return -z'Pz/2 per image, (N,)."""
     return np.asarray(-0.5 * np.einsum("nk,kl,nl->n", latents, generator.prior_precision, latents))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Images encoded to convergence.
+
+    Attributes
+    ----------
+    latents : (N, K)
+        The modes z.
+    log_evidence : (N,)
+        ln p(f | model) by Laplace's approximation:
+        ln p(f | z) - z'Pz/2 + ln|P|/2 - ln|H|/2.
+    n_shootings : (N,)
+        How often each image was shot.
+    """
+
+    latents: Float64Array
+    log_evidence: Float64Array
+    n_shootings: NDArray[np.intp]
+
+
+def encode(
+    generator: Generator, images: Array, max_iterations: int = 50, tolerance: float = 1e-3
+) -> Encoded:
+    """Find the most probable latents of images (N, C, *space), from z = 0.
+
+    An image is left alone when a step gains less than `tolerance` nats.
+    """
+    n_images = len(images)
+    latents = np.zeros((n_images, generator.settings.layout.n_latents))
+    displacement = generator.displacement(latents)
+    n_shootings = np.ones(n_images, np.intp)
+    active = np.arange(n_images)
+    for _ in range(max_iterations):
+        here = _some(displacement, active)
+        proposal = propose(generator, images[active], latents[active], here)
+        before = proposal.log_likelihood + log_prior(generator, latents[active])
+        encoding, improved = improve(
+            generator, images[active], latents[active], proposal.step, proposal.log_likelihood
+        )
+        latents[active] = encoding.latents
+        if displacement is not None:
+            displacement[active] = encoding.displacement
+        n_shootings[active] += 1 + encoding.n_halvings
+        after = encoding.log_likelihood + log_prior(generator, encoding.latents)
+        active = active[improved & (after - before > tolerance)]
+        if not len(active):
+            break
+    final = propose(generator, images, latents, displacement)
+    log_evidence = (
+        final.log_likelihood
+        + log_prior(generator, latents)
+        + 0.5 * log_determinant(generator.prior_precision)
+        - 0.5 * final.log_determinant
+    )
+    return Encoded(latents, log_evidence, n_shootings)
+
+
+def _some(displacement: Array | None, which: NDArray[np.intp]) -> Array | None:
+    return None if displacement is None else displacement[which]

@@ -74,9 +74,9 @@ class Fit:
         self.sites = sites
         self.settings = settings
 
-    def start(self, seed: int) -> State:
+    def start(self, moments: Sums, seed: int) -> State:
         """Return the state before the first iteration: a mean, no bases, white latents."""
-        mean, noise_precision = self._starting_mean(self.sites.ask("moments"))
+        mean, noise_precision = self._starting_mean(moments)
         sums = self.sites.ask("start_latents", seed=seed)
         centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
         self.sites.ask("transform_latents", matrix=whiten, shift=-whiten @ centre)

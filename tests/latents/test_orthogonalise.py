@@ -275,6 +275,19 @@ def test_condition_is_bounded_where_dead_bases_meet_live_latents():
     assert 1e3 < np.linalg.cond(transform) < 2e4
 
 
+def test_scales_that_go_to_infinity_are_refused():
+    # Found by chance: with this S, ZZ' alone asks for ever larger scales, and as the bases cost
+    # much, even those would raise the Wishart part.
+    generator = np.random.default_rng(65733)
+    energy = 100 * random_spd(generator, 5, 0.0)
+    scatter = random_spd(generator, 5, 9.0, scale=50)
+    covariance = random_spd(generator, 5, 3.0, scale=500)
+    statistics = (energy, scatter, covariance, 50, 5)
+    transform = orthogonalising_transform(*statistics, blocks=(2, 3))
+    assert part_after(transform, *statistics) > part_after(np.eye(5), *statistics)
+    assert np.linalg.cond(transform) < 10
+
+
 def test_a_block_without_bases_is_kept_finite():
     energy = SEPARATE_ENERGY.copy()
     energy[: BLOCKS[0]] = 0.0

@@ -1,0 +1,1 @@
+"""Files and arrays: images in, models and checkpoints out. Knows no algorithm."""

@@ -1,0 +1,87 @@
+"""Checkpoints: all that a fit needs to go on, written after every iteration.
+
+Unlike a model file, a checkpoint holds the latents of the images: it stays where they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.fitting import State
+from anamorph.io.errors import ModelFileError
+from anamorph.io.tensors import read_tensors, write_tensors
+from anamorph.objective import LatentSums
+from anamorph.parameters import Parameters
+from anamorph.settings import Settings
+from anamorph.sums import Sums
+
+_VERSION = 1
+_PARAMETERS = (
+    "mean",
+    "appearance_basis",
+    "shape_basis",
+    "basis_energy",
+    "latent_precision",
+    "noise_precision",
+)
+
+
+def write_checkpoint(
+    path: str | os.PathLike[str], fingerprint: str, state: State, latents: NDArray[np.float64]
+) -> None:
+    """Write where a fit stands: its state, and the latents of its images (N, K)."""
+    sums = state.latents
+    arrays: dict[str, NDArray[Any]] = {
+        name: getattr(state.parameters, name) for name in _PARAMETERS
+    }
+    arrays |= {
+        "latents": latents,
+        "latent_scatter": sums.scatter,
+        "covariance_sum": sums.covariance_sum,
+    }
+    facts = {
+        "fingerprint": fingerprint,
+        "log_determinant_sum": sums.log_determinant_sum,
+        "step": state.step,
+        "objective": list(state.objective),
+    }
+    write_tensors(path, "checkpoint", _VERSION, arrays, facts)
+
+
+def read_checkpoint(
+    path: str | os.PathLike[str], fingerprint: str
+) -> tuple[State, NDArray[np.float64]]:
+    """Return the state and the latents in a checkpoint of the fit with this fingerprint."""
+    arrays, facts = read_tensors(path, "checkpoint", _VERSION)
+    if facts["fingerprint"] != fingerprint:
+        raise ModelFileError(
+            f"{path} is the checkpoint of a fit with other images or settings; "
+            "remove it, or give another path"
+        )
+    latents = LatentSums(
+        len(arrays["latents"]),
+        arrays["latent_scatter"],
+        arrays["covariance_sum"],
+        facts["log_determinant_sum"],
+    )
+    parameters = Parameters(**{name: arrays[name] for name in _PARAMETERS})
+    state = State(parameters, latents, facts["step"], tuple(facts["objective"]))
+    return state, arrays["latents"]
+
+
+def fit_fingerprint(settings: Settings, seed: int, moments: Sums) -> str:
+    """Return a short text that stands for the images and settings of a fit.
+
+    Images are known by how many they are and by their total, to nine digits: the rest depends on
+    the order of summation.
+    """
+    facts = [asdict(settings), seed, moments.n_images]
+    facts += [f"{moments[name].sum():.9g}" for name in ("count", "total", "squares")]
+    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()

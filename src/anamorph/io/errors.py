@@ -1,0 +1,9 @@
+"""What is wrong with an image or a file, in one line that says what to do about it."""
+
+
+class ImageError(ValueError):
+    """Images that no model can be fitted to, or that do not fit the model."""
+
+
+class ModelFileError(ValueError):
+    """A file that cannot be read as what it should be."""

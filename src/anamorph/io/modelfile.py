@@ -1,0 +1,82 @@
+"""The model file: what was learnt, and how. It holds no image and no latents of anyone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from anamorph.io.arrays import ImageFormat
+from anamorph.io.errors import ModelFileError
+from anamorph.io.tensors import read_tensors, write_tensors
+from anamorph.parameters import Parameters
+from anamorph.settings import LatentLayout, Settings
+
+_VERSION = 1
+_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    arguments : dict
+        Those of the estimator.
+    format : ImageFormat
+    settings : Settings
+    parameters : Parameters
+    objective : list of float
+        After each iteration of the fit.
+    """
+
+    arguments: dict[str, Any]
+    format: ImageFormat
+    settings: Settings
+    parameters: Parameters
+    objective: list[float]
+
+
+def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
+    """Write a model file."""
+    arrays = {name: getattr(model.parameters, name) for name in _ARRAYS}
+    facts = {
+        "arguments": {name: _plain(value) for name, value in model.arguments.items()},
+        "format": asdict(model.format),
+        "settings": asdict(model.settings),
+        "objective": model.objective,
+    }
+    write_tensors(path, "model", _VERSION, arrays, facts)
+
+
+def read_model(path: str | os.PathLike[str]) -> StoredModel:
+    """Return what a model file holds."""
+    arrays, facts = read_tensors(path, "model", _VERSION)
+    try:
+        settings = {name: _tupled(value) for name, value in facts["settings"].items()}
+        settings["layout"] = LatentLayout(**settings["layout"])
+        return StoredModel(
+            {name: _tupled(value) for name, value in facts["arguments"].items()},
+            ImageFormat(**{name: _tupled(value) for name, value in facts["format"].items()}),
+            Settings(**settings),
+            Parameters(**{name: arrays[name] for name in _ARRAYS}),
+            [float(value) for value in facts["objective"]],
+        )
+    except (KeyError, TypeError) as error:
+        raise ModelFileError(f"{path} lacks something that a model file has: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON can hold."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,476 @@
+"""ShapeAppearanceModel: the estimator that people call."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from anamorph.cohort import Cohort
+from anamorph.encoding import Encoded, encode
+from anamorph.fitting import Fit, State
+from anamorph.generator import Generator
+from anamorph.geometry.grid import check_penalty, check_voxel_size
+from anamorph.io.arrays import ArrayImages, ImageFormat
+from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
+from anamorph.io.errors import ImageError
+from anamorph.io.modelfile import StoredModel, read_model, write_model
+from anamorph.kernels.threads import run_parallel, use_threads
+from anamorph.latents import check_prior_dof, draw_latents
+from anamorph.likelihoods import LIKELIHOODS
+from anamorph.parameters import Parameters
+from anamorph.settings import LatentLayout, Settings
+from anamorph.sites import LocalSites
+
+logger = logging.getLogger("anamorph")
+
+Array = NDArray[np.floating]
+Float64Array = NDArray[np.float64]
+
+LAYOUTS = ("joint", "separate", "shape", "appearance")
+PARTS = ("both", "shape", "appearance")
+_IMAGES_PER_PART = 64
+
+
+class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A mean image with modes of shape and appearance, learnt from images alone.
+
+    Every image is explained by a few latent variables z: its appearance is a = mu + Wa z, and
+    it is warped by the diffeomorphism that the initial velocity Wv z generates. The mean mu, the
+    bases Wa and Wv and the latents are found by Gauss-Newton inside EM [1]_.
+
+    Parameters
+    ----------
+    n_components : int or pair of int
+        Number K of latents; (n_appearance, n_shape) with ``latents="separate"``. Less than the
+        number of images.
+    likelihood : {"gaussian", "bernoulli", "categorical"}
+        Of images with noise, binary images (or probabilities), and label maps (or probabilities
+        of classes).
+    latents : {"joint", "separate", "shape", "appearance"}
+        Whether each latent controls shape and appearance, one of the two, or the model has only
+        one of them.
+    shape_penalty : 5 numbers
+        Weights of the size, stretching, bending, elasticity and divergence of velocities.
+    appearance_penalty, mean_penalty : 3 numbers
+        Weights of the size, stretching and bending of modes of appearance, and of the mean (per
+        image).
+    balance : pair of float
+        lambda_1 and lambda_2: weights of the penalties on bases and latents, and on what they
+        reconstruct.
+    prior_dof : float, optional
+        nu_0, the weight (in images) of the prior that latents are white; K by default.
+    n_iter : int
+        Number of EM iterations.
+    tol : float, optional
+        Stop when an iteration raises the objective by less than this share of its total rise.
+    n_steps : int
+        Steps of geodesic shooting.
+    voxel_size : 2 or 3 numbers, optional
+        Size of a voxel along each axis; 1 by default.
+    channel_axis : int, optional
+        Axis of the stacked images that holds channels or classes, e.g. -1.
+    decimation : float
+        Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
+    device : {"cpu"}
+        Where to compute.
+    n_threads : int, optional
+        As many as there are processors by default.
+    memory_budget : int, optional
+        Bytes for batches of images and what is kept of them; 2 GiB by default.
+    random_state : int, optional
+        Seed of the starting latents; 0 by default.
+    verbose : bool
+        Log the objective after every iteration.
+
+    Attributes
+    ----------
+    mean_ : array of shape (C, *space)
+    appearance_basis_ : array of shape (Ka, C, *space)
+    shape_basis_ : array of shape (Kv, d, *space)
+        In voxels.
+    latents_ : array of shape (N, K)
+        Of the images that the model was fitted to; not stored with the model.
+    latent_precision_, prior_precision_ : arrays of shape (K, K)
+        A, and P = lambda_1 A + lambda_2 C.
+    noise_variance_ : array of shape (C,)
+        1 where the likelihood has none.
+    objective_ : list of float
+        Approximate log evidence after each iteration.
+    n_iter_ : int
+
+    References
+    ----------
+    .. [1] Ashburner, Brudfors, Bronik and Balbastre, "An algorithm for learning shape and
+       appearance models without annotations", Medical Image Analysis 55 (2019) 197-215.
+
+    Examples
+    --------
+    >>> model = ShapeAppearanceModel(16, likelihood="bernoulli").fit(digits)  # doctest: +SKIP
+    >>> latents = model.transform(other_digits)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        n_components: int | tuple[int, int] = 16,
+        *,
+        likelihood: str = "gaussian",
+        latents: str = "joint",
+        shape_penalty: Sequence[float] = (0.001, 0.0, 16.0, 1.0, 1.0),
+        appearance_penalty: Sequence[float] = (0.01, 1.0, 1.0),
+        mean_penalty: Sequence[float] = (1e-5, 1e-3, 1e-3),
+        balance: Sequence[float] = (1.0, 1.0),
+        prior_dof: float | None = None,
+        n_iter: int = 20,
+        tol: float | None = None,
+        n_steps: int = 8,
+        voxel_size: Sequence[float] | None = None,
+        channel_axis: int | None = None,
+        decimation: float = 1.0,
+        device: str = "cpu",
+        n_threads: int | None = None,
+        memory_budget: int | None = None,
+        random_state: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.likelihood = likelihood
+        self.latents = latents
+        self.shape_penalty = shape_penalty
+        self.appearance_penalty = appearance_penalty
+        self.mean_penalty = mean_penalty
+        self.balance = balance
+        self.prior_dof = prior_dof
+        self.n_iter = n_iter
+        self.tol = tol
+        self.n_steps = n_steps
+        self.voxel_size = voxel_size
+        self.channel_axis = channel_axis
+        self.decimation = decimation
+        self.device = device
+        self.n_threads = n_threads
+        self.memory_budget = memory_budget
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ---- fitting
+
+    def fit(
+        self,
+        X: ArrayLike | Sequence[Any],  # noqa: N803
+        y: object = None,
+        *,
+        start: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> ShapeAppearanceModel:
+        """Learn mean, modes and latents from images.
+
+        Parameters
+        ----------
+        X : array of shape (N, *space), or with channels; list of such arrays or of .npy files
+            NaN is missing. Integer images are scaled to [0, 1]; categorical images are integer
+            label maps, or probabilities along `channel_axis`.
+        y : ignored
+        start : array of shape (N, K), optional
+            Latents to start from, instead of random ones.
+        checkpoint : path, optional
+            Written after every iteration, and resumed from if it exists.
+        """
+        likelihood = self._checked_choice("likelihood", tuple(LIKELIHOODS))
+        self._checked_choice("device", ("cpu",))
+        images = ArrayImages(X, likelihood, self.channel_axis)
+        settings = self._settings(images.format, len(images))
+        seed = _checked_seed(self.random_state)
+        images.check(for_fit=True)
+        cohort = Cohort(
+            images,
+            settings,
+            range(len(images)),
+            self.memory_budget,
+            _checked_start(start, len(images), settings.layout.n_latents),
+        )
+        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+            state = self._run(cohort, settings, seed, checkpoint)
+        self._set_fitted(images.format, settings, state.parameters, list(state.objective))
+        self.latents_ = cohort.latents
+        return self
+
+    def _run(
+        self,
+        cohort: Cohort,
+        settings: Settings,
+        seed: int,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> State:
+        """Iterate until `n_iter` or `tol` is reached, from the start or from a checkpoint."""
+        fit = Fit(LocalSites([cohort]), settings)
+        moments = cohort.moments()
+        fingerprint = fit_fingerprint(settings, seed, moments)
+        if checkpoint is not None and os.path.exists(checkpoint):
+            state, latents = read_checkpoint(checkpoint, fingerprint)
+            cohort.restore(latents)
+            logger.info("Going on from %s, after %d iterations", checkpoint, len(state.objective))
+        else:
+            state = fit.start(moments, seed)
+        iterations = fit.iterate(state)
+        while len(state.objective) < self.n_iter and not self._is_converged(state.objective):
+            started = time.perf_counter()
+            state = next(iterations)
+            if checkpoint is not None:
+                write_checkpoint(checkpoint, fingerprint, state, cohort.latents)
+            if self.verbose:
+                logger.warning(
+                    "Iteration %d of %d: objective %.8g (%.3g s)",
+                    len(state.objective),
+                    self.n_iter,
+                    state.objective[-1],
+                    time.perf_counter() - started,
+                )
+        return state
+
+    def _is_converged(self, objective: Sequence[float]) -> bool:
+        if self.tol is None or len(objective) < 2:
+            return False
+        total = max(objective) - min(objective)
+        return abs(objective[-1] - objective[-2]) <= self.tol * total
+
+    # ---- using a fitted model
+
+    def transform(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+        """Return the most probable latents of images, (N, K)."""
+        return self._encode(X).latents
+
+    def score_samples(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+        """Return the log evidence of each image, by Laplace's approximation, (N,)."""
+        return self._encode(X).log_evidence
+
+    def score(self, X: ArrayLike | Sequence[Any], y: object = None) -> float:  # noqa: N803
+        """Return the mean log evidence of images."""
+        return float(self.score_samples(X).mean())
+
+    def inverse_transform(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
+        """Return the images that latents stand for.
+
+        Parameters
+        ----------
+        Z : array of shape (N, K)
+        part : {"both", "shape", "appearance"}
+            What of the latents to show: "shape" warps the mean, "appearance" does not warp.
+
+        Returns
+        -------
+        array of shape (N, *space), with channels where the images had them
+            Expected images; for label maps probabilities, with classes last.
+        """
+        check_is_fitted(self, "mean_")
+        if part not in PARTS:
+            raise ValueError(f"part must be one of {PARTS}, got {part!r}")
+        latents = np.asarray(Z, np.float64)
+        n_latents = self._generator.settings.layout.n_latents
+        if latents.ndim != 2 or latents.shape[1] != n_latents:
+            raise ValueError(f"Z must have shape (N, {n_latents}), got {latents.shape}")
+        if not np.isfinite(latents).all():
+            raise ValueError("Z must be finite, got NaN or infinity")
+        return self._format.to_user(self._expected_images(latents, part))
+
+    def impute(self, X: ArrayLike | Sequence[Any]) -> Array:  # noqa: N803
+        """Return images with their NaN filled by what the model expects there."""
+        images = self._checked_images(X)
+        filled = np.empty((len(images), *self.mean_.shape), np.float32)
+
+        def fill(part: slice) -> None:
+            observed = images.read(part)
+            latents = encode(self._generator, observed).latents
+            expected = self._generator.expected_images(latents)
+            filled[part] = np.where(np.isnan(observed), expected, observed)
+
+        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+            run_parallel(fill, self._parts(len(images)))
+        return self._format.to_user(filled)
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | None = None
+    ) -> tuple[Array, Float64Array]:
+        """Return random images and their latents, z ~ N(0, A^-1)."""
+        check_is_fitted(self, "mean_")
+        if not isinstance(n_samples, int | np.integer) or n_samples < 1:
+            raise ValueError(f"n_samples must be an integer >= 1, got {n_samples!r}")
+        generator = np.random.default_rng(random_state)
+        latents = draw_latents(self.latent_precision_, int(n_samples), generator)
+        return self.inverse_transform(latents), latents
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, which holds no image and no latents of anyone."""
+        check_is_fitted(self, "mean_")
+        write_model(
+            path,
+            StoredModel(
+                self.get_params(deep=False),
+                self._format,
+                self._generator.settings,
+                self._generator.parameters,
+                self.objective_,
+            ),
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ShapeAppearanceModel:
+        """Return the model in a file."""
+        stored = read_model(path)
+        model = cls(**stored.arguments)
+        model._set_fitted(stored.format, stored.settings, stored.parameters, stored.objective)
+        return model
+
+    # ---- pieces
+
+    def _set_fitted(
+        self,
+        image_format: ImageFormat,
+        settings: Settings,
+        parameters: Parameters,
+        objective: list[float],
+    ) -> None:
+        self._format = image_format
+        self._generator = Generator(settings, parameters)
+        self.mean_ = parameters.mean
+        self.appearance_basis_ = parameters.appearance_basis
+        self.shape_basis_ = parameters.shape_basis
+        self.latent_precision_ = parameters.latent_precision
+        self.prior_precision_ = parameters.prior_precision(settings)
+        self.noise_variance_ = 1 / parameters.noise_precision
+        self.objective_ = objective
+        self.n_iter_ = len(objective)
+
+    def _encode(self, X: ArrayLike | Sequence[Any]) -> Encoded:  # noqa: N803
+        images = self._checked_images(X)
+
+        def encode_part(part: slice) -> Encoded:
+            return encode(self._generator, images.read(part))
+
+        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+            parts = run_parallel(encode_part, self._parts(len(images)))
+        return Encoded(
+            np.concatenate([part.latents for part in parts]),
+            np.concatenate([part.log_evidence for part in parts]),
+            np.concatenate([part.n_shootings for part in parts]),
+        )
+
+    def _expected_images(self, latents: Float64Array, part: str) -> Array:
+        def expect(some: slice) -> Array:
+            return self._generator.expected_images(
+                latents[some], warped=part != "appearance", coloured=part != "shape"
+            )
+
+        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+            return np.concatenate(run_parallel(expect, self._parts(len(latents))))
+
+    def _parts(self, n_images: int) -> list[slice]:
+        """Split images so that threads have something to share, and memory is bounded."""
+        image_bytes = 4 * 32 * self.mean_.size
+        most = int(np.clip(2**27 // image_bytes, 1, _IMAGES_PER_PART))
+        return [slice(first, min(first + most, n_images)) for first in range(0, n_images, most)]
+
+    def _checked_images(self, X: ArrayLike | Sequence[Any]) -> ArrayImages:  # noqa: N803
+        check_is_fitted(self, "mean_")
+        expected = self._format
+        n_classes = expected.n_channels if expected.holds_labels else None
+        images = ArrayImages(X, expected.likelihood, self.channel_axis, n_classes)
+        for name in ("space", "n_channels"):
+            given, wanted = getattr(images.format, name), getattr(expected, name)
+            if given != wanted:
+                what = "shape" if name == "space" else "number of channels"
+                raise ImageError(
+                    f"images must have the {what} of those that the model was fitted to, "
+                    f"{wanted}, got {given}"
+                )
+        images.check(for_fit=False)
+        return images
+
+    def _checked_choice(self, name: str, choices: tuple[str, ...]) -> str:
+        value = getattr(self, name)
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+        return str(value)
+
+    def _settings(self, image_format: ImageFormat, n_images: int) -> Settings:
+        """Return the checked settings of a fit."""
+        layout = LatentLayout.named(
+            self._checked_choice("latents", LAYOUTS), _checked_components(self.n_components)
+        )
+        if layout.n_latents > n_images - 1:
+            raise ValueError(
+                f"n_components must be at most the number of images less one, got "
+                f"{layout.n_latents} for {n_images} images"
+            )
+        _check_integer("n_iter", self.n_iter, 0)
+        _check_integer("n_steps", self.n_steps, 1)
+        if self.tol is not None:
+            _check_number("tol", self.tol)
+        balance = tuple(float(weight) for weight in self.balance)
+        if len(balance) != 2 or not np.isfinite(balance).all() or min(balance) < 0 or balance[0] == 0:
+            raise ValueError(f"balance must be two numbers, > 0 and >= 0, got {self.balance!r}")
+        prior_dof = float(layout.n_latents if self.prior_dof is None else self.prior_dof)
+        check_prior_dof(prior_dof, layout.n_latents)
+        if not (np.isfinite(self.decimation) and self.decimation > 0):
+            raise ValueError(f"decimation must be a positive number, got {self.decimation!r}")
+        return Settings(
+            likelihood_name=image_format.likelihood,
+            layout=layout,
+            space=image_format.space,
+            n_channels=image_format.n_channels,
+            voxel_size=check_voxel_size(self.voxel_size, len(image_format.space)),
+            shape_penalty=check_penalty(self.shape_penalty, 5, "shape_penalty"),
+            appearance_penalty=check_penalty(self.appearance_penalty, 3, "appearance_penalty"),
+            mean_penalty=check_penalty(self.mean_penalty, 3, "mean_penalty"),
+            balance=(balance[0], balance[1]),
+            prior_dof=prior_dof,
+            n_steps=int(self.n_steps),
+            decimation=float(self.decimation),
+        )
+
+
+def _checked_components(n_components: object) -> int | tuple[int, int]:
+    if isinstance(n_components, tuple | list):
+        if len(n_components) != 2:
+            raise ValueError(f"n_components must be an integer or a pair, got {n_components!r}")
+        for number in n_components:
+            _check_integer("n_components", number, 1)
+        return int(n_components[0]), int(n_components[1])
+    _check_integer("n_components", n_components, 1)
+    return int(n_components)  # type: ignore[call-overload, no-any-return]
+
+
+def _check_integer(name: str, value: object, lowest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
+        raise ValueError(f"{name} must be an integer >= {lowest}, got {value!r}")
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int | float | np.number) or not 0 <= float(value) < np.inf:
+        raise ValueError(f"{name} must be a number >= 0, got {value!r}")
+
+
+def _checked_seed(random_state: object) -> int:
+    if random_state is None:
+        return 0
+    _check_integer("random_state", random_state, 0)
+    return int(random_state)  # type: ignore[call-overload, no-any-return]
+
+
+def _checked_start(start: ArrayLike | None, n_images: int, n_latents: int) -> Float64Array | None:
+    if start is None:
+        return None
+    latents = np.array(start, dtype=np.float64)
+    if latents.shape != (n_images, n_latents):
+        raise ValueError(f"start must have shape ({n_images}, {n_latents}), got {latents.shape}")
+    if not np.isfinite(latents).all():
+        raise ValueError("start must be finite, got NaN or infinity")
+    return latents
