@@ -9,14 +9,14 @@ from anamorph.geometry.grid import Array, check_image_and_displacement, check_ve
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.kernels.warps import (
     fold_far_halo,
+    n_voxels_with_far_halo,
     pull_rows,
     push_rows,
     with_far_halo,
-    zeros_with_far_halo,
 )
 
 # Images are warped some at a time, few enough to stay in a processor's cache.
-_PART_BYTES = 2**18
+_PART_BYTES = 2**20
 
 
 def pull(image: ArrayLike, displacement: ArrayLike) -> Array:
@@ -84,16 +84,20 @@ def push_batch(images: Array, warps: Array) -> Array:
     out = np.empty_like(images)
     space = images.shape[2:]
 
+    def zeros_with_halo(n_images: int) -> Array:
+        shape = (n_images, images.shape[1], n_voxels_with_far_halo(space))
+        return np.zeros(shape, images.dtype)
+
     def push_part(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
-        padded = zeros_with_far_halo(bounds[1] - bounds[0], images.shape[1], space, images.dtype)
+        padded = zeros_with_halo(bounds[1] - bounds[0])
         n_rows = len(padded) * _rows_per_image(space)
         push_rows(_flat(images[part]), _flat(warps[part]), padded, space, 0, n_rows)
         fold_far_halo(padded, out[part])
 
     def push_slab(rows: tuple[int, int]) -> Array:
         # Each slab has an image of its own, since slabs push onto each other's voxels.
-        padded = zeros_with_far_halo(len(images), images.shape[1], space, images.dtype)
+        padded = zeros_with_halo(len(images))
         push_rows(_flat(images), _flat(warps), padded, space, *rows)
         return padded
 

@@ -11,6 +11,8 @@ of the grid beside them.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
@@ -19,7 +21,7 @@ from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
 def with_far_halo(images: Array) -> Array:
     """Return images (N, C, *space) with a halo at the far end of each axis, as (N, C, voxel)."""
     space = images.shape[2:]
-    padded = zeros_with_far_halo(len(images), images.shape[1], space, images.dtype)
+    padded = np.empty((*images.shape[:2], n_voxels_with_far_halo(space)), images.dtype)
     _copy_rows(images.reshape(*images.shape[:2], -1), padded, space)
     return padded
 
@@ -30,11 +32,9 @@ def fold_far_halo(padded: Array, out: Array) -> None:
     _fold_rows(padded, out.reshape(*out.shape[:2], -1), out.shape[2:])
 
 
-def zeros_with_far_halo(
-    n_images: int, n_channels: int, space: Shape, dtype: np.dtype[np.floating]
-) -> Array:
-    """Return zeros (N, C, voxel) with room for a halo at the far end of each axis."""
-    return np.zeros((n_images, n_channels, int(np.prod([n + 1 for n in space]))), dtype)
+def n_voxels_with_far_halo(space: Shape) -> int:
+    """Return the number of voxels of a grid with a halo at the far end of each axis."""
+    return math.prod(n + 1 for n in space)
 
 
 @per_voxel
