@@ -314,7 +314,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class _LatentProposal:
-    """Proposed steps (N, K), the log-likelihoods (N,) they start from, and sums of what is known."""
+    """Proposed steps (N, K), the log-likelihoods (N,) they start from, and sums over images."""
 
     step: Float64Array
     log_likelihood: Float64Array

@@ -89,7 +89,7 @@ def propose(
     hessian += generator.prior_precision
     gradient += latents @ generator.prior_precision
     factor = np.linalg.cholesky(hessian)
-    covariance = np.linalg.inv(hessian)
+    covariance = np.asarray(np.linalg.inv(hessian), np.float64)
     return Proposal(
         step=(covariance @ gradient[..., None])[..., 0],
         covariance=covariance,

@@ -138,9 +138,7 @@ class Fit:
         def trial(step: float) -> tuple[Parameters, Sums]:
             if step and settings.layout.n_shape:
                 basis = old.shape_basis - np.float32(step) * direction
-                parameters = replace(
-                    old, shape_basis=basis, warp_version=self._next_warp_version()
-                )
+                parameters = replace(old, shape_basis=basis, warp_version=self._next_warp_version())
                 parameters = self._with_energy(parameters)
             else:
                 parameters = old
@@ -298,7 +296,10 @@ class Fit:
         before: float,
         latents: LatentSums,
     ) -> tuple[Parameters, float, float, Sums]:
-        """Halve a step until F does not fall; return parameters, F, the step (or 0) and the answer."""
+        """Halve a step until F does not fall.
+
+        Returns the parameters, F, the step (0 if none would do) and what the trial answered.
+        """
         for _ in range(_MOST_HALVINGS if step else 0):
             parameters, answer = trial(step)
             after = self._joint(answer.scalar("log_likelihood"), parameters, latents)
@@ -343,9 +344,7 @@ class Fit:
             mean = likelihood.remove_redundancy(mean[None])[0]
             if likelihood.has_noise:
                 space = tuple(range(1, mean.ndim))
-                squares = moments["squares"] + np.sum(
-                    mean * (count * mean - 2 * total), axis=space
-                )
+                squares = moments["squares"] + np.sum(mean * (count * mean - 2 * total), axis=space)
                 precision = count.sum(axis=space) / squares
         return mean.astype(np.float32), precision
 
@@ -395,7 +394,9 @@ class Fit:
     def _mean_energy(self, mean: Array) -> float:
         """Return mu' L_mu mu."""
         settings = self.settings
-        return float(np.vdot(mean, field_momentum(mean, settings.mean_penalty, settings.voxel_size)))
+        return float(
+            np.vdot(mean, field_momentum(mean, settings.mean_penalty, settings.voxel_size))
+        )
 
     def _next_warp_version(self) -> int:
         self._warp_version = getattr(self, "_warp_version", 0) + 1

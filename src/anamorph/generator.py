@@ -1,6 +1,6 @@
 """The generative model of an image: latents z -> appearance a and warp psi -> expected image.
 
-    a = mu + Wa z,   psi = shoot(Wv z),   a' = a(psi)
+a = mu + Wa z,   psi = shoot(Wv z),   a' = a(psi)
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Generator:
     def expected_images(
         self, latents: Float64Array, *, warped: bool = True, coloured: bool = True
     ) -> Array:
-        """Return E[f | z], (N, C, *space); without its warp or its change of appearance if asked."""
+        """Return E[f | z], (N, C, *space), perhaps without its warp or its change of appearance."""
         appearance = self.appearance(latents if coloured else np.zeros_like(latents))
         displacement = self.displacement(latents) if warped else None
         return self.settings.likelihood.expectation(self.warp(appearance, displacement))

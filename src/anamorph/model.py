@@ -415,7 +415,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if self.tol is not None:
             _check_number("tol", self.tol)
         balance = tuple(float(weight) for weight in self.balance)
-        if len(balance) != 2 or not np.isfinite(balance).all() or min(balance) < 0 or balance[0] == 0:
+        if (
+            len(balance) != 2
+            or not np.isfinite(balance).all()
+            or min(balance) < 0
+            or balance[0] == 0
+        ):
             raise ValueError(f"balance must be two numbers, > 0 and >= 0, got {self.balance!r}")
         prior_dof = float(layout.n_latents if self.prior_dof is None else self.prior_dof)
         check_prior_dof(prior_dof, layout.n_latents)

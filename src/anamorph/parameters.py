@@ -61,6 +61,6 @@ class Parameters:
         )
 
 
-def _combine(basis: Float32Array, matrix: Float64Array, columns: slice) -> Float32Array:
+def _combine(basis: Float32Array, matrix: NDArray[np.floating], columns: slice) -> Float32Array:
     block = matrix[columns, columns].astype(np.float32)
     return np.tensordot(block.T, basis, axes=1).astype(np.float32, copy=False)

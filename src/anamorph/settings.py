@@ -1,4 +1,4 @@
-"""What stays fixed during a fit: the grid, the likelihood, the penalties and the latents' layout."""
+"""What stays fixed during a fit: the grid, likelihood, penalties and layout of the latents."""
 
 from __future__ import annotations
 

@@ -37,5 +37,5 @@ class LocalSites:
 
     def ask(self, question: str, **arguments: Any) -> Sums:
         """Return the sum of all cohorts' answers."""
-        answers = (getattr(cohort, question)(**arguments) for cohort in self.cohorts)
+        answers: list[Sums] = [getattr(cohort, question)(**arguments) for cohort in self.cohorts]
         return reduce(add, answers)

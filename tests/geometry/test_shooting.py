@@ -1,5 +1,7 @@
 """Geodesic shooting: golden numbers, the formulas in float64, and what theory promises."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -128,3 +130,14 @@ def test_without_penalty_on_size_the_path_has_no_mean():
 def test_bad_input_is_explained(v, options, message):
     with pytest.raises(ValueError, match=message):
         shoot(v, **{"penalty": PENALTY, **options})
+
+
+@pytest.mark.parametrize(("n_images", "space"), [(1, (40, 40, 40)), (3, (200, 180))])
+def test_shooting_takes_little_memory(n_images, space):
+    v = random_velocity((space, 3.0, 0), n_images, np.float32)
+    shoot(v, PENALTY)  # kernels and symbols are made once and kept
+    tracemalloc.start()
+    shoot(v, PENALTY)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= 8 * v.nbytes

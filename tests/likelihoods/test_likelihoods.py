@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anamorph.generator import Generator
 from anamorph.likelihoods import LIKELIHOODS, Bernoulli
-from tests import simulated
+from tests import reference, simulated
 from tests.conftest import relative_error
 from tests.likelihoods import formulas
 
@@ -239,7 +239,7 @@ def test_pushed_derivatives_are_those_of_the_reference(name, grid, variant):
         for part in ("log_likelihood", "gradient", "hessian")
     }
     for part, value in expected.items():
-        assert relative_error(getattr(result, part)[0], value) < 1.5e-6
+        assert relative_error(getattr(result, part)[0], value) < 8e-7
     value = generator.log_likelihood(appearance, displacement, image)[0]
     assert value == pytest.approx(expected["log_likelihood"], rel=1e-6)
 
@@ -254,5 +254,9 @@ def test_residual_sums_are_those_of_the_reference(grid):
     generator = Generator(settings, simulated.random_parameters(settings))
     warped = generator.warp(appearance, file[f"{grid}_displacement"][None])
     squares, observed = LIKELIHOODS["gaussian"].residual_sums(warped, image)
-    assert relative_error(squares[0], file[f"{grid}_gaussian_missing_sum_squares"]) < 8e-7
+    # The exact sum, in float64, is 8.02e-7 away from the reference's float32 one in 3D.
+    assert relative_error(squares[0], file[f"{grid}_gaussian_missing_sum_squares"]) < 8.1e-7
+    exact = reference.pull(np.float64(appearance[0]), np.float64(file[f"{grid}_displacement"]))
+    residuals = (exact - image[0]).reshape(3, -1)
+    assert relative_error(squares[0], np.nansum(residuals**2, axis=1)) < 1e-7
     assert np.array_equal(observed[0], [file[f"{grid}_gaussian_missing_n_observed"]] * 3)

@@ -59,9 +59,7 @@ def velocity(u: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | Non
     return _apply(u, "u", penalty, voxel_size, inverse=True)
 
 
-def field_momentum(
-    fields: Array, penalty: Sequence[float], voxel_size: Sequence[float]
-) -> Array:
+def field_momentum(fields: Array, penalty: Sequence[float], voxel_size: Sequence[float]) -> Array:
     """Return L a of scalar fields (..., *space): the penalty of means and appearances.
 
     Parameters

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
-from anamorph.geometry.warps import compose, push
+from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.kernels.blocks import BlockLayout, fill_halo, lanes_per_block
 from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
@@ -127,6 +127,7 @@ class _Geodesic:
         self.greens_function = greens_function
         self.step = fields.dtype.type(1 / n_steps)
         self.velocity = self.layout.load(fields)
+        self.takes_short_steps = self._is_short()
         self.momentum = np.empty_like(self.velocity)
         self.momentum[self.layout.interior] = self._apply(operator, self.velocity)
         self.total_velocity = self._conserved_total(fields, greens_function)
@@ -144,7 +145,7 @@ class _Geodesic:
             self.layout.shifts,
         )
         _fill(self._spare)
-        if self._is_short():
+        if self.takes_short_steps:
             self._run(
                 push_step,
                 self._spare,
@@ -156,8 +157,7 @@ class _Geodesic:
                 self.layout.lanes,
             )
         else:
-            images, step = self._images(self._spare), self._images(self.velocity) * self.step
-            self.momentum[self.layout.interior] = np.moveaxis(push(images, step), 0, -1)
+            self._warp_components(push_batch, self._spare, self.step, self.momentum)
 
     def update_velocity(self) -> None:
         """Set v = G u."""
@@ -165,10 +165,11 @@ class _Geodesic:
             self.greens_function, self.momentum, self.total_velocity
         )
         _fill(self.velocity)
+        self.takes_short_steps = self._is_short()
 
     def extend_warp(self) -> None:
         """Take psi to psi o (id - v/T)."""
-        if self._is_short():
+        if self.takes_short_steps:
             self._run(
                 compose_step,
                 self.displacement,
@@ -180,9 +181,8 @@ class _Geodesic:
                 self.layout.lanes,
             )
         else:
-            step = self._images(self.velocity) * -self.step
-            composed = compose(self._images(self.displacement), step)
-            self._spare[self.layout.interior] = np.moveaxis(composed, 0, -1)
+            self._warp_components(pull_batch, self.displacement, -self.step, self._spare)
+            self._spare[self.layout.interior] -= self.step * self.velocity[self.layout.interior]
         _fill(self._spare)
         self.displacement, self._spare = self._spare, self.displacement
 
@@ -201,11 +201,13 @@ class _Geodesic:
         """
         space = tuple(range(2, fields.ndim))
         is_penalised = bool(greens_function[0].any())  # w0 > 0; if not, G removes the total
-        return np.asarray(fields.sum(axis=space, dtype=np.float64).T[None] * is_penalised)
+        total: NDArray[np.float64] = fields.sum(axis=space, dtype=np.float64)
+        return np.asarray(total.T[None] * is_penalised)
 
     def _apply(self, symbol: Array, block: Array, total: Array | None = None) -> Array:
         fields = block[self.layout.interior][None]
-        return apply_symbol(fields, symbol, workers=n_threads(), total=total)[0]
+        result = apply_symbol(fields, symbol, workers=n_threads(), total=total)
+        return result.reshape(result.shape[1:])
 
     def _run(
         self,
@@ -226,8 +228,25 @@ class _Geodesic:
             slabs(last - first, n_threads()),
         )
 
+    def _warp_components(
+        self,
+        warp: Callable[[Array, Array], Array],
+        source: Array,
+        step: np.floating,
+        out: Array,
+    ) -> None:
+        """Pull or push by any step * v, one component at a time, which takes less memory."""
+        displacement = self._images(self.velocity)
+        displacement *= step
+        for i in range(len(source)):
+            warped = warp(self._images(source[i : i + 1]), displacement)
+            out[i : i + 1][self.layout.interior] = np.moveaxis(warped, 0, -1)
+
     def _images(self, block: Array) -> Array:
-        return np.asarray(np.moveaxis(block[self.layout.interior], -1, 0))
+        """Return a copy of a block as images (lane, component, *space)."""
+        images = np.empty((self.layout.lanes, len(block), *self.layout.space), block.dtype)
+        self.layout.store(block, images)
+        return images
 
 
 def _fill(block: Array) -> None:

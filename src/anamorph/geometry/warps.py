@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.kernels.warps import (
-    fold_far_halo,
+    add_folded,
     n_voxels_with_far_halo,
     pull_rows,
     push_rows,
@@ -81,7 +81,7 @@ def pull_batch(images: Array, warps: Array) -> Array:
 
 def push_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pushed by displacements (N, d, *space), all contiguous."""
-    out = np.empty_like(images)
+    out = np.zeros_like(images)
     space = images.shape[2:]
 
     def zeros_with_halo(n_images: int) -> Array:
@@ -93,7 +93,7 @@ def push_batch(images: Array, warps: Array) -> Array:
         padded = zeros_with_halo(bounds[1] - bounds[0])
         n_rows = len(padded) * _rows_per_image(space)
         push_rows(_flat(images[part]), _flat(warps[part]), padded, space, 0, n_rows)
-        fold_far_halo(padded, out[part])
+        add_folded(padded, out[part])
 
     def push_slab(rows: tuple[int, int]) -> Array:
         # Each slab has an image of its own, since slabs push onto each other's voxels.
@@ -104,8 +104,8 @@ def push_batch(images: Array, warps: Array) -> Array:
     if len(images) >= n_threads():
         run_parallel(push_part, _parts(images))
     else:
-        private = run_parallel(push_slab, _row_slabs(images))
-        fold_far_halo(np.add.reduce(private), out)
+        for padded in run_parallel(push_slab, _row_slabs(images)):
+            add_folded(padded, out)
     return out
 
 

@@ -99,7 +99,7 @@ class ArrayImages:
         raw = self._stack.read(part)
         if self.format.holds_labels:
             classes = np.arange(self.format.n_channels).reshape(-1, *(1,) * len(self.format.space))
-            return (raw[:, None] == classes).astype(np.float32)
+            return np.asarray(raw[:, None] == classes, np.float32)
         images = raw.astype(np.float32)
         if self._scale != 1:
             images /= np.float32(self._scale)
@@ -133,7 +133,7 @@ class ArrayImages:
     def _check_dtype(self) -> None:
         dtype = self._stack.dtype
         labels = self._likelihood == "categorical" and self._channel_axis is None
-        is_integer = np.issubdtype(dtype, np.integer) or dtype == bool
+        is_integer = np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.bool_)
         if labels and not is_integer:
             raise ImageError(
                 f"categorical images without channel_axis must be integer label maps, got {dtype}; "
@@ -149,7 +149,9 @@ class ArrayImages:
         )
 
     def _has_only_zeros_and_ones(self) -> bool:
-        return all(np.isin(self._stack.read(slice(n, n + 1)), (0, 1)).all() for n in range(len(self)))
+        return all(
+            np.isin(self._stack.read(slice(n, n + 1)), (0, 1)).all() for n in range(len(self))
+        )
 
     def _n_classes(self, n_classes: int | None) -> int:
         lowest, highest = 0, 1
@@ -204,8 +206,7 @@ class _Stack:
             if not images:
                 raise ImageError("no images: the list is empty")
             self._items = [
-                item if isinstance(item, str | os.PathLike) else np.asarray(item)
-                for item in images
+                item if isinstance(item, str | os.PathLike) else np.asarray(item) for item in images
             ]
             first, *rest = self._arrays()
             self.shape, self.dtype = first.shape, first.dtype
@@ -251,9 +252,12 @@ def _open(item: Any) -> NDArray[Any]:
         return item
     path = Path(item)
     if path.suffix != ".npy":
-        raise ImageError(f"{path} is not a .npy file, which is what can be read from a list of paths")
+        raise ImageError(
+            f"{path} is not a .npy file, which is what can be read from a list of paths"
+        )
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
     except FileNotFoundError:
         raise ImageError(f"{path} does not exist") from None
     except (OSError, ValueError, EOFError) as error:

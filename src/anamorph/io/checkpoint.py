@@ -16,21 +16,13 @@ from numpy.typing import NDArray
 
 from anamorph.fitting import State
 from anamorph.io.errors import ModelFileError
+from anamorph.io.modelfile import PARAMETER_ARRAYS, parameters_from
 from anamorph.io.tensors import read_tensors, write_tensors
 from anamorph.objective import LatentSums
-from anamorph.parameters import Parameters
 from anamorph.settings import Settings
 from anamorph.sums import Sums
 
 _VERSION = 1
-_PARAMETERS = (
-    "mean",
-    "appearance_basis",
-    "shape_basis",
-    "basis_energy",
-    "latent_precision",
-    "noise_precision",
-)
 
 
 def write_checkpoint(
@@ -39,7 +31,7 @@ def write_checkpoint(
     """Write where a fit stands: its state, and the latents of its images (N, K)."""
     sums = state.latents
     arrays: dict[str, NDArray[Any]] = {
-        name: getattr(state.parameters, name) for name in _PARAMETERS
+        name: getattr(state.parameters, name) for name in PARAMETER_ARRAYS
     }
     arrays |= {
         "latents": latents,
@@ -71,8 +63,7 @@ def read_checkpoint(
         arrays["covariance_sum"],
         facts["log_determinant_sum"],
     )
-    parameters = Parameters(**{name: arrays[name] for name in _PARAMETERS})
-    state = State(parameters, latents, facts["step"], tuple(facts["objective"]))
+    state = State(parameters_from(arrays), latents, facts["step"], tuple(facts["objective"]))
     return state, arrays["latents"]
 
 

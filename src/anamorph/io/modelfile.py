@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anamorph.io.arrays import ImageFormat
 from anamorph.io.errors import ModelFileError
@@ -15,7 +17,8 @@ from anamorph.parameters import Parameters
 from anamorph.settings import LatentLayout, Settings
 
 _VERSION = 1
-_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
+#: Names of the arrays of `Parameters`, in its order.
+PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class StoredModel:
 
 def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
     """Write a model file."""
-    arrays = {name: getattr(model.parameters, name) for name in _ARRAYS}
+    arrays = {name: getattr(model.parameters, name) for name in PARAMETER_ARRAYS}
     facts = {
         "arguments": {name: _plain(value) for name, value in model.arguments.items()},
         "format": asdict(model.format),
@@ -62,11 +65,17 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             {name: _tupled(value) for name, value in facts["arguments"].items()},
             ImageFormat(**{name: _tupled(value) for name, value in facts["format"].items()}),
             Settings(**settings),
-            Parameters(**{name: arrays[name] for name in _ARRAYS}),
+            parameters_from(arrays),
             [float(value) for value in facts["objective"]],
         )
     except (KeyError, TypeError) as error:
         raise ModelFileError(f"{path} lacks something that a model file has: {error}") from None
+
+
+def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
+    """Return parameters from arrays of their names."""
+    named: dict[str, Any] = {name: arrays[name] for name in PARAMETER_ARRAYS}
+    return Parameters(**named)
 
 
 def _plain(value: Any) -> Any:

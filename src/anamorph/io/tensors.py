@@ -46,7 +46,9 @@ def write_tensors(
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except FileNotFoundError:
-        raise ModelFileError(f"{path.parent} does not exist: {path.name} has nowhere to go") from None
+        raise ModelFileError(
+            f"{path.parent} does not exist: {path.name} has nowhere to go"
+        ) from None
     os.close(handle)
     try:
         save_file(contiguous, temporary, metadata={_KEY: header})

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from itertools import pairwise
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -65,7 +66,7 @@ def slabs(length: int, count: int) -> list[tuple[int, int]]:
     """Split ``range(length)`` into at most `count` contiguous, almost equal parts."""
     count = max(1, min(count, length))
     bounds = [length * i // count for i in range(count + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 @cache

@@ -26,9 +26,8 @@ def with_far_halo(images: Array) -> Array:
     return padded
 
 
-def fold_far_halo(padded: Array, out: Array) -> None:
-    """Set out (N, C, *space) to (N, C, voxel) with halo folded in: `with_far_halo` transposed."""
-    out[:] = 0
+def add_folded(padded: Array, out: Array) -> None:
+    """Add (N, C, voxel) with halo to out (N, C, *space): the transpose of `with_far_halo`."""
     _fold_rows(padded, out.reshape(*out.shape[:2], -1), out.shape[2:])
 
 

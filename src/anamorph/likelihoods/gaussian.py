@@ -25,7 +25,7 @@ class Gaussian(Likelihood):
         self, appearance: Array, images: Array, precision: Array
     ) -> Float64Array:
         squares, observed = self.residual_sums(appearance, images)
-        return _log_density(squares, observed, precision).sum(axis=1)
+        return np.asarray(_log_density(squares, observed, precision).sum(axis=1))
 
     def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
         gradient, hessian = np.empty_like(appearance), np.empty_like(appearance)
@@ -35,7 +35,9 @@ class Gaussian(Likelihood):
             _flat(appearance), _flat(images), weights, _flat(gradient), _flat(hessian),
             squares, observed,
         )  # fmt: skip
-        return Derivatives(_log_density(squares, observed, precision).sum(axis=1), gradient, hessian)
+        return Derivatives(
+            _log_density(squares, observed, precision).sum(axis=1), gradient, hessian
+        )
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         return appearance
@@ -53,9 +55,7 @@ class Gaussian(Likelihood):
         return squares, observed
 
 
-def _log_density(
-    squares: Float64Array, observed: Float64Array, precision: Array
-) -> Float64Array:
+def _log_density(squares: Float64Array, observed: Float64Array, precision: Array) -> Float64Array:
     log_scale = np.log(np.asarray(precision, np.float64) / (2 * np.pi))
     return np.asarray((observed * log_scale - squares * precision) / 2)
 
