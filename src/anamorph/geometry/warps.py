@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.kernels.warps import (
-    add_folded,
+    coordinates_of_voxels,
+    fold_far_halo,
     n_voxels_with_far_halo,
-    pull_rows,
-    push_rows,
+    pull_voxels,
+    push_voxels,
     with_far_halo,
 )
 
@@ -61,51 +64,51 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
 def pull_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pulled by displacements (N, d, *space), all contiguous."""
     out = np.empty_like(images)
-    space = images.shape[2:]
+    space, n_voxels = images.shape[2:], math.prod(images.shape[2:])
+    coordinates = coordinates_of_voxels(space, images.dtype)
 
     def pull_part(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
         padded = with_far_halo(images[part])
-        n_rows = len(padded) * _rows_per_image(space)
-        pull_rows(padded, _flat(warps[part]), _flat(out[part]), space, 0, n_rows)
+        pull_voxels(padded, _flat(warps[part]), coordinates, _flat(out[part]), space, 0, n_voxels)
 
     if len(images) >= n_threads():
         run_parallel(pull_part, _parts(images))
     else:
         padded, flat_warps, flat_out = with_far_halo(images), _flat(warps), _flat(out)
         run_parallel(
-            lambda rows: pull_rows(padded, flat_warps, flat_out, space, *rows), _row_slabs(images)
+            lambda slab: pull_voxels(padded, flat_warps, coordinates, flat_out, space, *slab),
+            slabs(n_voxels, n_threads()),
         )
     return out
 
 
 def push_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pushed by displacements (N, d, *space), all contiguous."""
-    out = np.zeros_like(images)
-    space = images.shape[2:]
+    out = np.empty_like(images)
+    space, n_voxels = images.shape[2:], math.prod(images.shape[2:])
+    coordinates = coordinates_of_voxels(space, images.dtype)
 
-    def zeros_with_halo(n_images: int) -> Array:
-        shape = (n_images, images.shape[1], n_voxels_with_far_halo(space))
-        return np.zeros(shape, images.dtype)
-
-    def push_part(bounds: tuple[int, int]) -> None:
-        part = slice(*bounds)
-        padded = zeros_with_halo(bounds[1] - bounds[0])
-        n_rows = len(padded) * _rows_per_image(space)
-        push_rows(_flat(images[part]), _flat(warps[part]), padded, space, 0, n_rows)
-        add_folded(padded, out[part])
-
-    def push_slab(rows: tuple[int, int]) -> Array:
-        # Each slab has an image of its own, since slabs push onto each other's voxels.
-        padded = zeros_with_halo(len(images))
-        push_rows(_flat(images), _flat(warps), padded, space, *rows)
+    def push_part(part: slice, slab: tuple[int, int]) -> Array:
+        some = images[part]
+        padded = np.zeros((*some.shape[:2], n_voxels_with_far_halo(space)), images.dtype)
+        push_voxels(_flat(some), _flat(warps[part]), coordinates, padded, space, *slab)
         return padded
 
+    def push_whole(bounds: tuple[int, int]) -> None:
+        part = slice(*bounds)
+        fold_far_halo(push_part(part, (0, n_voxels)), out[part])
+
     if len(images) >= n_threads():
-        run_parallel(push_part, _parts(images))
+        run_parallel(push_whole, _parts(images))
     else:
-        for padded in run_parallel(push_slab, _row_slabs(images)):
-            add_folded(padded, out)
+        # Each slab has an image of its own, since slabs push onto each other's voxels.
+        everything = slice(0, len(images))
+        all_slabs = slabs(n_voxels, n_threads())
+        total, *others = run_parallel(lambda slab: push_part(everything, slab), all_slabs)
+        for padded in others:
+            total += padded
+        fold_far_halo(total, out)
     return out
 
 
@@ -213,14 +216,6 @@ def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array,
 def _parts(images: Array) -> list[tuple[int, int]]:
     images_per_part = max(1, _PART_BYTES // images[0].nbytes)
     return slabs(len(images), max(n_threads(), -(-len(images) // images_per_part)))
-
-
-def _row_slabs(images: Array) -> list[tuple[int, int]]:
-    return slabs(len(images) * _rows_per_image(images.shape[2:]), n_threads())
-
-
-def _rows_per_image(space: tuple[int, ...]) -> int:
-    return int(np.prod(space[:-1]))
 
 
 def _flat(images: Array) -> Array:
