@@ -154,9 +154,9 @@ def multigrid_iteration(
     """Yield the iterates of multigrid with or without its parts, all systems side by side."""
     layout = Layout(system.space, len(system.gradient), np.dtype(np.float32))
     regulariser = Regulariser(system.penalty, system.voxel_size, system.gradient.shape[1])
-    hessian = layout.from_batch(system.hessian)
+    hessian = layout.load(system.hessian)
     operator = Operator(layout, system.voxel_size, regulariser, hessian)
-    level, g = multigrid(operator), layout.from_batch(system.gradient)
+    level, g = multigrid(operator), layout.load(system.gradient)
     x = level.full(g) if with_start else np.zeros_like(g)
     residual, direction, product = g.copy(), np.zeros_like(g), np.zeros_like(g)
     operator.subtract(residual, x)
@@ -165,12 +165,12 @@ def multigrid_iteration(
         z = level.cycle(residual)
         previous, slope = slope, layout.dot(residual, z)
         layout.scale_and_add(direction, with_conjugation * slope / previous, z)
-        layout.fill_padding(direction)
+        layout.fill_halo(direction)
         operator.apply(product, direction)
         length = slope / layout.dot(direction, product) if with_conjugation else slope / slope
         layout.add_scaled(x, length, direction)
         layout.add_scaled(residual, -length, product)
-        yield layout.to_batch(x)
+        yield layout.unload(x)
 
 
 def run(iteration: Iterator[Fields], n_iterations: int) -> None:

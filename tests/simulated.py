@@ -234,9 +234,7 @@ class WatchedSites(LocalSites):
 
     def _log_likelihood(self):
         images = np.concatenate([cohort.images.read(slice(None)) for cohort in self.cohorts])
-        return float(
-            log_likelihoods(self.settings, self.parameters, self._latents(), images).sum()
-        )
+        return float(log_likelihoods(self.settings, self.parameters, self._latents(), images).sum())
 
     def _joint(self):
         return self._joint_at((self.parameters, self._latents(), self._log_likelihood()))

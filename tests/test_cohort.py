@@ -101,11 +101,13 @@ def test_moments_are_those_of_the_reference(name):
     assert relative_error(moments["squares"], squares) < 2e-7
 
 
-@pytest.mark.parametrize(("name", "precision_error"), [("bernoulli2d", 1e-7), ("gaussian2d", 6e-6)])
+@pytest.mark.parametrize(
+    ("name", "precision_error"), [("bernoulli2d", 1e-7), ("gaussian2d", 6.3e-6)]
+)
 def test_the_start_is_that_of_the_reference(name, precision_error):
     file, cohort = golden_cohort(name)
     state = Fit(LocalSites([cohort]), cohort.settings).start(cohort.moments(), seed=0)
-    assert relative_error(state.parameters.mean, file["initial_mean"]) < 1e-4
+    assert relative_error(state.parameters.mean, file["initial_mean"]) < 3e-7
     error = relative_error(
         state.parameters.noise_precision[: len(file["initial_noise_precision"])],
         file["initial_noise_precision"],
@@ -214,9 +216,7 @@ def test_latent_gradients_are_those_of_small_velocities(likelihood, layout):
 
         def value(step, n=n, one=one):
             moved = latents[n : n + 1] + step * one
-            return true_negative_log_likelihood(
-                configuration, parameters, moved, images[n : n + 1]
-            )
+            return true_negative_log_likelihood(configuration, parameters, moved, images[n : n + 1])
 
         expected[n, k] = slope(value, 1e-5)
     tolerance = 1e-5 if layout == "appearance" else 2e-3

@@ -21,22 +21,22 @@ DTYPE = np.dtype(np.float64)
 def test_averaging_is_the_transpose_of_interpolation(fine, coarse):
     rng = np.random.default_rng(0)
     fine_layout, coarse_layout = Layout(fine, 2, DTYPE), Layout(coarse, 2, DTYPE)
-    x = coarse_layout.from_batch(rng.standard_normal((2, 3, *coarse)))
-    y = fine_layout.from_batch(rng.standard_normal((2, 3, *fine)))
+    x = coarse_layout.load(rng.standard_normal((2, 3, *coarse)))
+    y = fine_layout.load(rng.standard_normal((2, 3, *fine)))
     ratio = np.prod(fine) / np.prod(coarse)
     np.testing.assert_allclose(
         fine_layout.dot(prolong(x, fine_layout), y),
         ratio * coarse_layout.dot(x, restrict(y, coarse_layout)),
         rtol=1e-12,
     )
-    ones = coarse_layout.from_batch(np.ones((2, 1, *coarse)))
+    ones = coarse_layout.load(np.ones((2, 1, *coarse)))
     np.testing.assert_allclose(prolong(ones, fine_layout), 1, rtol=1e-12)
 
 
 def test_interpolation_is_exact_for_straight_lines():
     fine, coarse = Layout((20, 3), 1, DTYPE), Layout((10, 3), 1, DTYPE)
     line = np.broadcast_to(np.arange(10.0)[:, None], (1, 1, 10, 3))
-    result = fine.to_batch(prolong(coarse.from_batch(line), fine))[0, 0, :, 0]
+    result = fine.unload(prolong(coarse.load(line), fine))[0, 0, :, 0]
     np.testing.assert_allclose(result[1:-1], (np.arange(20) - 0.5)[1:-1] / 2, atol=1e-12)
 
 
@@ -61,7 +61,7 @@ def level_and_operator(shape, penalty, hessian):
     layout = Layout(shape, 1, DTYPE)
     voxel_size = (1.0,) * n
     regulariser = Regulariser(penalty, voxel_size, n)
-    operator = Operator(layout, voxel_size, regulariser, layout.from_batch(hessian[None]))
+    operator = Operator(layout, voxel_size, regulariser, layout.load(hessian[None]))
     return multigrid(operator), operator
 
 
@@ -72,7 +72,7 @@ def test_a_cycle_is_symmetric_and_positive(shape):
         shape, (1e-3, 0, 2, 0.2, 0.3), random_hessian(rng, len(shape), shape)
     )
     layout = operator.layout
-    a, b = (layout.from_batch(rng.standard_normal((1, len(shape), *shape))) for _ in range(2))
+    a, b = (layout.load(rng.standard_normal((1, len(shape), *shape))) for _ in range(2))
     cycle_a, cycle_b = level.cycle(a).copy(), level.cycle(b).copy()
     assert layout.dot(a, cycle_b) == pytest.approx(layout.dot(cycle_a, b), rel=1e-10)
     assert layout.dot(a, cycle_a) > 0
@@ -85,11 +85,11 @@ def test_cycles_converge_fast_whatever_the_size(shape, penalty):
     n = len(shape)
     level, operator = level_and_operator(shape, penalty, random_hessian(rng, n, shape))
     layout = operator.layout
-    error = layout.from_batch(rng.standard_normal((1, n, *shape)))
+    error = layout.load(rng.standard_normal((1, n, *shape)))
     product = layout.zeros(n)
 
     def energy():
-        layout.fill_padding(error)
+        layout.fill_halo(error)
         operator.apply(product, error)
         return np.sqrt(layout.dot(error, product)[0])
 
@@ -108,10 +108,10 @@ def test_full_multigrid_is_a_good_start():
         shape, (1e-3, 0, 10, 0.1, 0.2), random_hessian(rng, 2, shape)
     )
     layout = operator.layout
-    exact = layout.from_batch(rng.standard_normal((1, 2, *shape)).cumsum(-1).cumsum(-2))
+    exact = layout.load(rng.standard_normal((1, 2, *shape)).cumsum(-1).cumsum(-2))
     g, error_product = layout.zeros(2), layout.zeros(2)
     operator.apply(g, exact)
-    layout.fill_padding(g)
+    layout.fill_halo(g)
     error = exact - level.full(g)
     operator.apply(error_product, error)
     assert layout.dot(error, error_product) < 0.3**2 * layout.dot(exact, g)

@@ -26,7 +26,7 @@ from anamorph.geometry.grid import Array, check_penalty, check_vector_field, che
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
 from anamorph.geometry.warps import pull_batch, push_batch
-from anamorph.kernels.blocks import BlockLayout, fill_halo, lanes_per_block
+from anamorph.kernels.blocks import BlockLayout, lanes_per_block
 from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
@@ -101,9 +101,9 @@ def shoot(
             geodesic.carry_momentum()
             geodesic.update_velocity()
             geodesic.extend_warp()
-        geodesic.layout.store(geodesic.displacement, displacement[part])
+        displacement[part] = geodesic.layout.unload(geodesic.displacement)
         if velocity is not None:
-            geodesic.layout.store(geodesic.velocity, velocity[part])
+            velocity[part] = geodesic.layout.unload(geodesic.velocity)
 
     lanes = lanes_per_block(d, space, array.itemsize)
     blocks = slabs(len(fields), -(-len(fields) // lanes))
@@ -144,7 +144,7 @@ class _Geodesic:
             self._spare,
             self.layout.shifts,
         )
-        _fill(self._spare)
+        self.layout.fill_halo(self._spare)
         if self.takes_short_steps:
             self._run(
                 push_step,
@@ -164,7 +164,7 @@ class _Geodesic:
         self.velocity[self.layout.interior] = self._apply(
             self.greens_function, self.momentum, self.total_velocity
         )
-        _fill(self.velocity)
+        self.layout.fill_halo(self.velocity)
         self.takes_short_steps = self._is_short()
 
     def extend_warp(self) -> None:
@@ -183,7 +183,7 @@ class _Geodesic:
         else:
             self._warp_components(pull_batch, self.displacement, -self.step, self._spare)
             self._spare[self.layout.interior] -= self.step * self.velocity[self.layout.interior]
-        _fill(self._spare)
+        self.layout.fill_halo(self._spare)
         self.displacement, self._spare = self._spare, self.displacement
 
     def _is_short(self) -> bool:
@@ -236,18 +236,7 @@ class _Geodesic:
         out: Array,
     ) -> None:
         """Pull or push by any step * v, one component at a time, which takes less memory."""
-        displacement = self._images(self.velocity)
-        displacement *= step
+        displacement = np.ascontiguousarray(self.layout.unload(self.velocity) * step)
         for i in range(len(source)):
-            warped = warp(self._images(source[i : i + 1]), displacement)
-            out[i : i + 1][self.layout.interior] = np.moveaxis(warped, 0, -1)
-
-    def _images(self, block: Array) -> Array:
-        """Return a copy of a block as images (lane, component, *space)."""
-        images = np.empty((self.layout.lanes, len(block), *self.layout.space), block.dtype)
-        self.layout.store(block, images)
-        return images
-
-
-def _fill(block: Array) -> None:
-    fill_halo(block.reshape(-1), block.shape)
+            images = np.ascontiguousarray(self.layout.unload(source[i : i + 1]))
+            out[i : i + 1][self.layout.interior] = np.moveaxis(warp(images, displacement), 0, -1)

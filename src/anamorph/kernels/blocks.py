@@ -69,12 +69,16 @@ class BlockLayout:
         """Return images (lane, component, *space) as a block."""
         block = self.empty(images.shape[1], images.dtype)
         block[self.interior] = np.moveaxis(images, 0, -1)
-        fill_halo(block.reshape(-1), block.shape)
+        self.fill_halo(block)
         return block
 
-    def store(self, block: Array, images: Array) -> None:
-        """Write a block into images (lane, component, *space)."""
-        images[...] = np.moveaxis(block[self.interior], -1, 0)
+    def unload(self, block: Array) -> Array:
+        """Return a block seen as images (lane, component, *space)."""
+        return np.moveaxis(block[self.interior], -1, 0)
+
+    def fill_halo(self, block: Array) -> None:
+        """Copy the voxels at both ends of each axis into the halo at its other end."""
+        _fill_halo(block.reshape(-1), block.shape)
 
 
 def lanes_per_block(n_components: int, space: tuple[int, ...], itemsize: int) -> int:
@@ -84,14 +88,8 @@ def lanes_per_block(n_components: int, space: tuple[int, ...], itemsize: int) ->
 
 
 @kernel
-def fill_halo(block: Array, shape: Shape) -> None:
-    """Copy the voxels at both ends of each axis into the halo at its other end.
-
-    Parameters
-    ----------
-    block : flat array
-        A block of shape `shape` = (component, *padded space, lane).
-    """
+def _fill_halo(block: Array, shape: Shape) -> None:
+    # block : flat, of shape `shape` = (component, *padded space, lane)
     outer = shape[0]
     inner = block.size // outer
     for axis in range(1, len(shape) - 1):

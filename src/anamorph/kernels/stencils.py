@@ -1,9 +1,7 @@
 """Stencils on periodic grids: the operator H + L, and the passage between fine and coarse grids.
 
-Fields are stored as (components, *padded space, lanes): every axis carries one extra voxel at each
-end, a copy of the opposite side, so that each neighbour of a voxel lies at one fixed distance in
-memory (`shifts`). Kernels then run over long contiguous stretches, whatever the number of axes.
-What they write at the padding is meaningless, until the padding is filled again.
+Fields are blocks (components, *padded space, lanes), see `blocks`: each neighbour of a voxel lies
+at one fixed distance in memory (`shifts`), and kernels run over long contiguous stretches.
 
 Stretches are short enough (`CHUNK`) that the sums over axes and components stay in the first cache.
 Second differences are summed as differences of differences: one wide stencil would cancel large
@@ -48,23 +46,6 @@ def add_product(out, matrix, x, begin, end):  # type: ignore[no-untyped-def]
     matrix_here, x_here = matrix[begin:end], x[begin:end]
     for i in range(end - begin):
         out[i] += matrix_here[i] * x_here[i]
-
-
-@kernel
-def fill_padding(field: NDArray[np.floating], padded: NDArray[np.int64]) -> None:
-    """Copy each side of the grid into the padding of the opposite side.
-
-    field: all its numbers, flat; padded: the padded lengths of the axes, then the number of lanes.
-    """
-    inner = padded[-1]
-    for axis in range(padded.size - 2, -1, -1):
-        length = padded[axis] * inner
-        for begin in range(0, field.size, length):
-            end = begin + length
-            for i in range(inner):
-                field[begin + i] = field[end - 2 * inner + i]
-                field[end - inner + i] = field[begin + inner + i]
-        inner = length
 
 
 @kernel

@@ -96,7 +96,7 @@ class _Descent:
             slower = np.clip(np.maximum(ratio, previous_ratio), *_RATIOS)
             left = self.gain * slower / (1 - slower)
             is_active = is_active & ~self._has_arrived(left)
-        self.layout.fill_padding(self.x)
+        self.layout.fill_halo(self.x)
         return n_cycles, is_active
 
     def _step(self, is_active: NDArray[np.bool_]) -> None:
@@ -105,7 +105,7 @@ class _Descent:
         preconditioned = self.level.cycle(self.residual)
         previous_slope, self.slope = self.slope, layout.dot(self.residual, preconditioned)
         layout.scale_and_add(self.direction, _ratio(self.slope, previous_slope), preconditioned)
-        layout.fill_padding(self.direction)
+        layout.fill_halo(self.direction)
         self.level.operator.apply(self.product, self.direction)
         curvature = layout.dot(self.direction, self.product)
         length = np.where(is_active, _ratio(self.slope, curvature), 0.0)

@@ -37,7 +37,7 @@ _RELATIVE_RIDGE = 1e-6
 
 def multigrid(operator: Operator) -> Level:
     """Return the finest level of the hierarchy of grids below `operator`."""
-    is_coarsest = prod(operator.layout.shape) <= _LARGEST_DENSE
+    is_coarsest = prod(operator.layout.space) <= _LARGEST_DENSE
     return CoarsestLevel(operator) if is_coarsest else SmoothedLevel(operator)
 
 
@@ -55,9 +55,9 @@ class CoarsestLevel:
 
     def cycle(self, residual: Field) -> Field:
         """Return the exact correction for a residual."""
-        batch = self._layout.to_batch(residual)
+        batch = self._layout.unload(residual)
         vectors = batch.reshape(len(batch), -1, 1).astype(np.float64)
-        return self._layout.from_batch((self._inverse @ vectors).reshape(batch.shape))
+        return self._layout.load((self._inverse @ vectors).reshape(batch.shape))
 
     full = cycle
 
@@ -73,7 +73,7 @@ class SmoothedLevel:
             self._layout.zeros(n_components) for _ in range(3)
         )
         self._coarser = multigrid(_coarsened(operator))
-        self._chebyshev = _chebyshev(operator, self._coarser.operator.layout.shape)
+        self._chebyshev = _chebyshev(operator, self._coarser.operator.layout.space)
 
     def cycle(self, residual: Field) -> Field:
         """Return the correction that a V-cycle finds; the next one overwrites it."""
@@ -95,7 +95,7 @@ class SmoothedLevel:
         residual = right_hand_side.copy()
         self.operator.subtract(residual, x)
         x += self.cycle(residual)
-        self._layout.fill_padding(x)
+        self._layout.fill_halo(x)
         return x
 
     def _relax(self) -> None:
@@ -105,7 +105,7 @@ class SmoothedLevel:
                 self.operator.subtract(self._residual, self._step)
             fields = self._step, self._correction, self._residual, self._inverse_blocks
             self._layout.over_voxels(relax, *map(flat, fields), self.operator.pairs, inertia, rate)
-            self._layout.fill_padding(self._step)
+            self._layout.fill_halo(self._step)
 
 
 Level = CoarsestLevel | SmoothedLevel
@@ -113,7 +113,7 @@ Level = CoarsestLevel | SmoothedLevel
 
 def _coarsened(operator: Operator) -> Operator:
     """Return the operator on the next coarser grid: L rediscretised, H averaged."""
-    shape, spacing = coarser_grid(operator.layout.shape, operator.spacing)
+    shape, spacing = coarser_grid(operator.layout.space, operator.spacing)
     layout = Layout(shape, operator.layout.lanes, operator.layout.dtype)
     hessian = restrict(operator.hessian, layout)
     return Operator(layout, spacing, operator.regulariser, hessian)
@@ -141,7 +141,7 @@ def _chebyshev(
     """
     layout = operator.layout
     smallest, largest = rough_spectrum(
-        operator.regulariser, layout.shape, operator.spacing, coarse_shape
+        operator.regulariser, layout.space, operator.spacing, coarse_shape
     )
     smallest = np.clip(smallest, largest / _WIDEST_SPECTRUM, largest / _NARROWEST_SPECTRUM)
     centre, radius = (largest + smallest) / 2, (largest - smallest) / 2

@@ -32,7 +32,7 @@ class Operator:
     ) -> None:
         self.layout, self.spacing, self.regulariser = layout, spacing, regulariser
         self.hessian = hessian
-        self._grid = regulariser, layout.shape, spacing
+        self._grid = regulariser, layout.space, spacing
         self.pairs = np.array(packed_pairs(regulariser.n_components)[: hessian.shape[0]])
         self._bent = layout.zeros(regulariser.n_components)
         self._set_coefficients()
@@ -63,7 +63,7 @@ class Operator:
     def _product(self, out: Field, x: Field, *, subtract: bool) -> None:
         layout, shifts, bent, field = self.layout, self.layout.shifts, flat(self._bent), flat(x)
         layout.over_voxels(bend, bent, field, shifts, self._first, self._second)
-        layout.fill_padding(self._bent)
+        layout.fill_halo(self._bent)
         hessian = flat(self.hessian), self.pairs
         coefficients = self._absolute, self._laplacian, self._elastic
         layout.over_voxels(
@@ -88,7 +88,7 @@ class Operator:
         """Return H + L as matrices in float64: (lanes, unknowns, unknowns)."""
         lanes, penalty = self.layout.lanes, dense_matrix(*self._grid)
         matrix = np.broadcast_to(penalty, (lanes, *penalty.shape)).copy()
-        hessian = self.layout.to_batch(self.hessian).reshape(lanes, len(self.pairs), -1)
+        hessian = self.layout.unload(self.hessian).reshape(lanes, len(self.pairs), -1)
         voxel = np.arange(hessian.shape[2])
         for packed, (i, j) in enumerate(self.pairs):
             for row, column in {(i, j), (j, i)}:

@@ -202,17 +202,17 @@ def _solve_block(
     layout = Layout(gradient.shape[2:], len(gradient), gradient.dtype)
     inverse_weight = (1 / systems.weight[block]).astype(gradient.dtype)
     inverse_weight = inverse_weight.reshape(-1, *(1 for _ in gradient.shape[1:]))
-    hessian = layout.from_batch(systems.hessian[block] * inverse_weight)
-    right_hand_side = layout.from_batch(gradient * inverse_weight)
+    hessian = layout.load(systems.hessian[block] * inverse_weight)
+    right_hand_side = layout.load(gradient * inverse_weight)
     operator = Operator(layout, regulariser.voxel_size, regulariser, hessian)
     level = multigrid(operator)
     if systems.start is None:
         x = level.full(right_hand_side)
     else:
-        x = layout.from_batch(systems.start[block])
+        x = layout.load(systems.start[block])
         x[..., layout.norm(right_hand_side) == 0] = 0
         residual = right_hand_side.copy()
         operator.subtract(residual, x)
         x += level.full(residual)
     report = conjugate_gradients(level, x, right_hand_side, tolerance, max_cycles)
-    return layout.to_batch(x), *report
+    return layout.unload(x), *report

@@ -19,27 +19,27 @@ from anamorph.solvers.layout import Field, Layout
 
 def prolong(field: Field, fine: Layout) -> Field:
     """Return a field of a coarser grid, interpolated on grid `fine`."""
-    for axis in reversed(range(len(fine.shape))):
-        n_fine, n_coarse = fine.shape[axis], field.shape[axis + 1] - 2
+    for axis in reversed(range(len(fine.space))):
+        n_fine, n_coarse = fine.space[axis], field.shape[axis + 1] - 2
         if n_fine != n_coarse:
             result = np.empty(_with_length(field, axis, n_fine), field.dtype)
             neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype)
             prolong_axis(_along(result, axis), _along(field, axis), *neighbours)
             field = result
-    fine.fill_padding(field)
+    fine.fill_halo(field)
     return field
 
 
 def restrict(field: Field, coarse: Layout) -> Field:
     """Return a field of a finer grid, averaged on grid `coarse`."""
-    for axis in range(len(coarse.shape)):
-        n_fine, n_coarse = field.shape[axis + 1] - 2, coarse.shape[axis]
+    for axis in range(len(coarse.space)):
+        n_fine, n_coarse = field.shape[axis + 1] - 2, coarse.space[axis]
         if n_fine != n_coarse:
             result = np.empty(_with_length(field, axis, n_coarse), field.dtype)
             neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype)
             restrict_axis(_along(result, axis), _along(field, axis), *neighbours)
             field = result
-    coarse.fill_padding(field)
+    coarse.fill_halo(field)
     return field
 
 

@@ -1,0 +1,39 @@
+"""Threads: the same results in the same order, and never threads within threads."""
+
+import pytest
+
+from anamorph.kernels.threads import n_threads, run_parallel, slabs, use_threads
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_results_come_in_order(count):
+    with use_threads(count):
+        assert run_parallel(lambda x: x * x, range(100)) == [x * x for x in range(100)]
+
+
+def test_workers_do_not_start_workers():
+    with use_threads(3):
+        assert n_threads() == 3
+        assert run_parallel(lambda _: n_threads(), range(6)) == [1] * 6
+        assert run_parallel(lambda _: n_threads(), range(1)) == [3]
+
+
+def test_errors_of_workers_reach_the_caller():
+    with use_threads(2), pytest.raises(ZeroDivisionError):
+        run_parallel(lambda x: 1 / x, [1, 0])
+
+
+@pytest.mark.parametrize(("length", "count"), [(10, 3), (3, 10), (7, 7), (1, 1), (1000, 6)])
+def test_slabs_cover_everything_once(length, count):
+    parts = slabs(length, count)
+    assert [x for start, stop in parts for x in range(start, stop)] == list(range(length))
+    sizes = [stop - start for start, stop in parts]
+    assert min(sizes) >= 1
+    assert max(sizes) - min(sizes) <= 1
+    assert len(parts) == min(length, count)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5])
+def test_bad_numbers_of_threads_are_refused(count):
+    with pytest.raises(ValueError, match="n_threads must be an integer >= 1"), use_threads(count):
+        pass
