@@ -9,14 +9,12 @@ does not help. An iteration asks five questions when all steps succeed at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.geometry import momentum
-from anamorph.geometry.operators import field_momentum
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.objective import (
     LatentSums,
@@ -25,18 +23,17 @@ from anamorph.objective import (
     slack,
 )
 from anamorph.parameters import Parameters
+from anamorph.regularisation import BasisName, Regularisation
 from anamorph.settings import Settings
 from anamorph.sites import Sites
-from anamorph.solvers import solve_field, solve_velocity
 from anamorph.sums import Sums
 
 logger = logging.getLogger("anamorph")
 
-Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
 
-SOLVER_TOLERANCE = 1e-3
 _MEAN_STEPS_AT_START = 8
+_STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
 _MOST_HALVINGS = 6
 _STEP_GROWTH = 1.1
 
@@ -73,6 +70,8 @@ class Fit:
     def __init__(self, sites: Sites, settings: Settings) -> None:
         self.sites = sites
         self.settings = settings
+        self.regularisation = Regularisation(settings)
+        self._warp_version = 0
 
     def start(self, moments: Sums, seed: int) -> State:
         """Return the state before the first iteration: a mean, no bases, white latents."""
@@ -100,7 +99,7 @@ class Fit:
 
     def iterate(self, state: State) -> Iterator[State]:
         """Yield the state after each iteration, without end."""
-        self._publish(state.parameters)
+        self.sites.publish(state.parameters)
         evaluated = self.sites.ask("shape_derivatives")
         while True:
             state, evaluated = self._iteration(state, evaluated)
@@ -117,76 +116,71 @@ class Fit:
         return self._update_mean(state, before, latent_mean)
 
     def _update_shape(
-        self, state: State, before: float, evaluated: Sums
+        self, state: State, before: float, derivatives: Sums
     ) -> tuple[State, float, Sums]:
         """Update Wv; return also the appearance derivatives that the trial brought along."""
-        settings, old = self.settings, state.parameters
-        if settings.layout.n_shape:
-            prior_weights = self._basis_weights(state.latents)[settings.layout.shape][
-                :, settings.layout.shape
-            ]
-            momenta = momentum(old.shape_basis, settings.shape_penalty, settings.voxel_size)
-            direction = solve_velocity(
-                evaluated["hessian"].astype(np.float32),
-                (evaluated["gradient"] + _mix(prior_weights, momenta)).astype(np.float32),
-                settings.shape_penalty,
-                settings.voxel_size,
-                weight=np.diag(prior_weights),
-                tolerance=SOLVER_TOLERANCE,
-            ).x
-
-        def trial(step: float) -> tuple[Parameters, Sums]:
-            if step and settings.layout.n_shape:
-                basis = old.shape_basis - np.float32(step) * direction
-                parameters = replace(old, shape_basis=basis, warp_version=self._next_warp_version())
-                parameters = self._with_energy(parameters)
-            else:
-                parameters = old
-            self._publish(parameters)
-            return parameters, self.sites.ask("appearance_derivatives")
-
-        step = state.step if settings.layout.n_shape else 0.0
-        parameters, after, accepted, answer = self._search(
-            "shape basis", trial, step, before, state.latents
+        parameters, after, accepted, answer = self._update_basis(
+            "shape", state, before, derivatives, "appearance_derivatives"
         )
-        grown = min(1.0, _STEP_GROWTH * accepted) if accepted else state.step
-        return replace(state, parameters=parameters, step=grown), after, answer
+        step = min(1.0, _STEP_GROWTH * accepted) if accepted else state.step
+        return replace(state, parameters=parameters, step=step), after, answer
 
     def _update_appearance(
         self, state: State, before: float, derivatives: Sums
     ) -> tuple[State, float]:
         """Update Wa; the trial leaves proposals for the latents with the images."""
-        settings, old = self.settings, state.parameters
-        if settings.layout.n_appearance:
-            columns = settings.layout.appearance
-            prior_weights = self._basis_weights(state.latents)[columns][:, columns]
-            momenta = field_momentum(
-                old.appearance_basis, settings.appearance_penalty, settings.voxel_size
-            )
-            direction = solve_field(
-                derivatives["hessian"].astype(np.float32),
-                (derivatives["gradient"] + _mix(prior_weights, momenta)).astype(np.float32),
-                settings.appearance_penalty,
-                settings.voxel_size,
-                weight=np.diag(prior_weights),
-                tolerance=SOLVER_TOLERANCE,
-            ).x
-
-        def trial(step: float) -> tuple[Parameters, Sums]:
-            if step:
-                basis = old.appearance_basis - np.float32(step) * direction
-                basis = settings.likelihood.remove_redundancy(basis).astype(np.float32)
-                parameters = self._with_energy(replace(old, appearance_basis=basis))
-            else:
-                parameters = old
-            self._publish(parameters)
-            return parameters, self.sites.ask("propose_latents")
-
-        step = state.step if settings.layout.n_appearance else 0.0
-        parameters, after, _, _ = self._search(
-            "appearance basis", trial, step, before, state.latents
+        parameters, after, _, _ = self._update_basis(
+            "appearance", state, before, derivatives, "propose_latents"
         )
         return replace(state, parameters=parameters), after
+
+    def _update_basis(
+        self, name: BasisName, state: State, before: float, derivatives: Sums, question: str
+    ) -> tuple[Parameters, float, float, Sums]:
+        """Take a step of a basis, halved until F does not fall.
+
+        Returns the parameters, F, the step (0 if none would do), and the answer to the question
+        that tried it.
+        """
+        old, columns = state.parameters, self.settings.layout.columns(name)
+        weights = self._basis_weights(state.latents)[columns, columns]
+        step = state.step if len(weights) else 0.0
+        if step:
+            direction = self.regularisation.basis_direction(
+                name, old.basis(name), derivatives, weights
+            )
+        for _ in range(_MOST_HALVINGS if step else 0):
+            basis = old.basis(name) - np.float32(step) * direction
+            if name == "appearance":
+                basis = self.settings.likelihood.remove_redundancy(basis).astype(np.float32)
+            parameters = self._with_basis(old, name, basis)
+            after, answer = self._try(question, parameters, state.latents)
+            if after >= before - slack(before):
+                return parameters, after, step, answer
+            step /= 2
+        if step:
+            logger.info("The %s basis stays as it is: no step improves it", name)
+        after, answer = self._try(question, old, state.latents)
+        return old, after, 0.0, answer
+
+    def _try(
+        self, question: str, parameters: Parameters, latents: LatentSums
+    ) -> tuple[float, Sums]:
+        """Ask a question about some parameters; return F and the answer."""
+        self.sites.publish(parameters)
+        answer = self.sites.ask(question)
+        return self._joint(answer.scalar("log_likelihood"), parameters, latents), answer
+
+    def _with_basis(
+        self, parameters: Parameters, name: BasisName, basis: NDArray[np.float32]
+    ) -> Parameters:
+        """Return parameters with a new basis, and C brought up to date."""
+        if name == "shape":
+            self._warp_version += 1
+            parameters = replace(parameters, shape_basis=basis, warp_version=self._warp_version)
+        else:
+            parameters = replace(parameters, appearance_basis=basis)
+        return replace(parameters, basis_energy=self.regularisation.basis_energy(parameters))
 
     def _update_latents(self, state: State, before: float) -> tuple[State, float, Float64Array]:
         """Update the latents and the noise variance; return also the mean of the latents."""
@@ -222,9 +216,11 @@ class Fit:
         with shorter steps of the mean, both are taken back.
         """
         old = state.parameters
-        self._publish(old)
+        self.sites.publish(old)
         derivatives = self.sites.ask("mean_derivatives", shift=-latent_mean)
-        direction = self._mean_direction(old, derivatives)
+        direction = self.regularisation.mean_direction(
+            old.mean, derivatives["gradient"][0], derivatives["hessian"][0], derivatives.n_images
+        ).astype(np.float32)
         n_images = state.latents.n_images
         centred = replace(
             state.latents,
@@ -236,7 +232,7 @@ class Fit:
             mean = old.mean - np.float32(0.5**halvings) * direction
             mean = self.settings.likelihood.remove_redundancy(mean[None])[0].astype(np.float32)
             candidate = replace(turned.parameters, mean=mean)
-            self._publish(candidate)
+            self.sites.publish(candidate)
             evaluated = self.sites.ask("shape_derivatives", transform=pending)
             pending = None
             after = self._joint(
@@ -248,7 +244,7 @@ class Fit:
         back = np.linalg.inv(transform)
         self.sites.ask("transform_latents", matrix=back, shift=latent_mean)
         transform, turned = self._turn(state)
-        self._publish(turned.parameters)
+        self.sites.publish(turned.parameters)
         evaluated = self.sites.ask("shape_derivatives", transform=transform)
         return self._finished(turned, evaluated), evaluated
 
@@ -278,7 +274,7 @@ class Fit:
             evaluated.scalar("log_likelihood"),
             state.latents,
             state.parameters.basis_energy,
-            self._mean_energy(state.parameters.mean),
+            self.regularisation.mean_energy(state.parameters.mean),
             self.settings.balance,
             self.settings.prior_dof,
         )
@@ -287,30 +283,6 @@ class Fit:
         return replace(state, objective=(*state.objective, value))
 
     # ---- guards
-
-    def _search(
-        self,
-        name: str,
-        trial: Callable[[float], tuple[Parameters, Sums]],
-        step: float,
-        before: float,
-        latents: LatentSums,
-    ) -> tuple[Parameters, float, float, Sums]:
-        """Halve a step until F does not fall.
-
-        Returns the parameters, F, the step (0 if none would do) and what the trial answered.
-        """
-        for _ in range(_MOST_HALVINGS if step else 0):
-            parameters, answer = trial(step)
-            after = self._joint(answer.scalar("log_likelihood"), parameters, latents)
-            if after >= before - slack(before):
-                return parameters, after, step, answer
-            step /= 2
-        if step:
-            logger.info("The %s stays as it is: no step improves it", name)
-        parameters, answer = trial(0.0)
-        after = self._joint(answer.scalar("log_likelihood"), parameters, latents)
-        return parameters, after, 0.0, answer
 
     def _check_rise(self, name: str, before: float, after: float) -> None:
         if after < before - 10 * slack(before):
@@ -322,15 +294,12 @@ class Fit:
             latents.scatter,
             parameters.latent_precision,
             parameters.basis_energy,
-            self._mean_energy(parameters.mean),
+            self.regularisation.mean_energy(parameters.mean),
             latents.n_images,
             self.settings.balance,
         )
 
     # ---- pieces
-
-    def _publish(self, parameters: Parameters) -> None:
-        self.sites.publish(parameters)
 
     def _starting_mean(self, moments: Sums) -> tuple[NDArray[np.float32], Float64Array]:
         """Return a mean without warps, by Gauss-Newton on sums of the images."""
@@ -340,7 +309,9 @@ class Fit:
         precision = np.ones(settings.n_channels)
         for _ in range(_MEAN_STEPS_AT_START):
             gradient, hessian = likelihood.mean_derivatives(mean, count, total, precision)
-            mean = mean - self._mean_step(mean, gradient, hessian, moments.n_images)
+            mean = mean - self.regularisation.mean_direction(
+                mean, gradient, hessian, moments.n_images, _STARTING_TOLERANCE
+            )
             mean = likelihood.remove_redundancy(mean[None])[0]
             if likelihood.has_noise:
                 space = tuple(range(1, mean.ndim))
@@ -348,68 +319,8 @@ class Fit:
                 precision = count.sum(axis=space) / squares
         return mean.astype(np.float32), precision
 
-    def _mean_direction(self, parameters: Parameters, derivatives: Sums) -> NDArray[np.float32]:
-        return self._mean_step(
-            parameters.mean,
-            derivatives["gradient"][0],
-            derivatives["hessian"][0],
-            derivatives.n_images,
-        ).astype(np.float32)
-
-    def _mean_step(self, mean: Array, gradient: Array, hessian: Array, n_images: int) -> Array:
-        """Return (H + N L)^-1 (g + N L mu)."""
-        settings = self.settings
-        penalised = n_images * field_momentum(mean, settings.mean_penalty, settings.voxel_size)
-        return solve_field(
-            hessian,
-            gradient + penalised,
-            settings.mean_penalty,
-            settings.voxel_size,
-            weight=float(n_images),
-            tolerance=SOLVER_TOLERANCE,
-        ).x
-
     def _basis_weights(self, latents: LatentSums) -> Float64Array:
         """Return lambda_1 N I + lambda_2 ZZ', the weights of the penalties of the bases."""
         weight_1, weight_2 = self.settings.balance
         identity = np.eye(len(latents.scatter))
         return np.asarray(weight_1 * latents.n_images * identity + weight_2 * latents.scatter)
-
-    def _with_energy(self, parameters: Parameters) -> Parameters:
-        """Return parameters with C = Wv' Lv Wv + Wa' La Wa brought up to date."""
-        settings, layout = self.settings, self.settings.layout
-        energy = np.zeros((layout.n_latents, layout.n_latents))
-        if layout.n_appearance:
-            momenta = field_momentum(
-                parameters.appearance_basis, settings.appearance_penalty, settings.voxel_size
-            )
-            energy[layout.appearance, layout.appearance] += _inner_products(
-                parameters.appearance_basis, momenta
-            )
-        if layout.n_shape:
-            momenta = momentum(parameters.shape_basis, settings.shape_penalty, settings.voxel_size)
-            energy[layout.shape, layout.shape] += _inner_products(parameters.shape_basis, momenta)
-        return replace(parameters, basis_energy=energy)
-
-    def _mean_energy(self, mean: Array) -> float:
-        """Return mu' L_mu mu."""
-        settings = self.settings
-        return float(
-            np.vdot(mean, field_momentum(mean, settings.mean_penalty, settings.voxel_size))
-        )
-
-    def _next_warp_version(self) -> int:
-        self._warp_version = getattr(self, "_warp_version", 0) + 1
-        return self._warp_version
-
-
-def _mix(weights: Float64Array, fields: Array) -> Array:
-    """Return sum_j weights_kj fields_j."""
-    return np.tensordot(weights.astype(fields.dtype), fields, axes=1)
-
-
-def _inner_products(basis: Array, momenta: Array) -> Float64Array:
-    """Return W' L W, symmetric, in float64."""
-    rows = basis.reshape(len(basis), -1).astype(np.float64)
-    products = rows @ momenta.reshape(len(basis), -1).T
-    return np.asarray((products + products.T) / 2)

@@ -45,6 +45,10 @@ class Parameters:
     noise_precision: Float64Array
     warp_version: int = 0
 
+    def basis(self, name: str) -> Float32Array:
+        """Return the basis of "shape" or "appearance"."""
+        return self.shape_basis if name == "shape" else self.appearance_basis
+
     def prior_precision(self, settings: Settings) -> Float64Array:
         """Return P = lambda_1 A + lambda_2 C."""
         return prior_precision(self.latent_precision, self.basis_energy, settings.balance)

@@ -57,6 +57,10 @@ class LatentLayout:
         """The latents that control shape."""
         return slice(self.first_shape, self.first_shape + self.n_shape)
 
+    def columns(self, name: str) -> slice:
+        """Return the latents that control "shape" or "appearance"."""
+        return self.shape if name == "shape" else self.appearance
+
     @property
     def blocks(self) -> tuple[int, ...]:
         """Sizes of the groups of latents that may be mixed with each other."""

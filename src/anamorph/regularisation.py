@@ -1,0 +1,110 @@
+"""Penalties at work: energies of the mean and the bases, and their Gauss-Newton directions.
+
+Updates have the form w - (H + weight L)^-1 (g + weight L w), with L the penalty of the mean, of the
+appearance basis or of the shape basis.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.geometry import momentum
+from anamorph.geometry.operators import field_momentum
+from anamorph.parameters import Parameters
+from anamorph.settings import Settings
+from anamorph.solvers import solve_field, solve_velocity
+from anamorph.sums import Sums
+
+Array = NDArray[np.floating]
+Float64Array = NDArray[np.float64]
+BasisName = Literal["shape", "appearance"]
+
+TOLERANCE = 1e-3
+
+
+class Regularisation:
+    """The penalties of a model."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def basis_energy(self, parameters: Parameters) -> Float64Array:
+        """Return C = Wv' Lv Wv + Wa' La Wa, (K, K)."""
+        layout = self.settings.layout
+        energy = np.zeros((layout.n_latents, layout.n_latents))
+        names: tuple[BasisName, BasisName] = ("shape", "appearance")
+        for name in names:
+            basis, columns = parameters.basis(name), layout.columns(name)
+            if len(basis):
+                energy[columns, columns] += _inner_products(basis, self._momenta(name, basis))
+        return energy
+
+    def mean_energy(self, mean: Array) -> float:
+        """Return mu' L_mu mu."""
+        return float(np.vdot(mean, self._mean_momentum(mean)))
+
+    def basis_direction(
+        self, name: BasisName, basis: Array, derivatives: Sums, weights: Float64Array
+    ) -> NDArray[np.float32]:
+        """Return (H_kk + weights_kk L)^-1 (g_k + sum_j weights_kj L w_j) for all columns k.
+
+        Parameters
+        ----------
+        basis : (columns, ...)
+        derivatives : Sums
+            With "gradient" and "hessian" of the columns.
+        weights : (columns, columns)
+            Those of the penalty: lambda_1 N I + lambda_2 ZZ'.
+        """
+        mixed = np.tensordot(weights.astype(np.float32), self._momenta(name, basis), axes=1)
+        solve = solve_velocity if name == "shape" else solve_field
+        solution = solve(
+            derivatives["hessian"].astype(np.float32),
+            (derivatives["gradient"] + mixed).astype(np.float32),
+            self._penalty(name),
+            self.settings.voxel_size,
+            weight=np.diag(weights),
+            tolerance=TOLERANCE,
+        )
+        return solution.x.astype(np.float32, copy=False)
+
+    def mean_direction(
+        self,
+        mean: Array,
+        gradient: Array,
+        hessian: Array,
+        n_images: int,
+        tolerance: float = TOLERANCE,
+    ) -> Array:
+        """Return (H + N L)^-1 (g + N L mu)."""
+        settings = self.settings
+        return solve_field(
+            hessian,
+            gradient + n_images * self._mean_momentum(mean),
+            settings.mean_penalty,
+            settings.voxel_size,
+            weight=float(n_images),
+            tolerance=tolerance,
+        ).x
+
+    def _mean_momentum(self, mean: Array) -> Array:
+        return field_momentum(mean, self.settings.mean_penalty, self.settings.voxel_size)
+
+    def _momenta(self, name: BasisName, basis: Array) -> Array:
+        operator = momentum if name == "shape" else field_momentum
+        return operator(basis, self._penalty(name), self.settings.voxel_size)
+
+    def _penalty(self, name: BasisName) -> tuple[float, ...]:
+        if name == "shape":
+            return self.settings.shape_penalty
+        return self.settings.appearance_penalty
+
+
+def _inner_products(basis: Array, momenta: Array) -> Float64Array:
+    """Return W' L W, symmetric, in float64."""
+    rows = basis.reshape(len(basis), -1).astype(np.float64)
+    products = rows @ momenta.reshape(len(basis), -1).T
+    return np.asarray((products + products.T) / 2)
