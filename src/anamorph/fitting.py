@@ -35,6 +35,10 @@ Float64Array = NDArray[np.float64]
 _MEAN_STEPS_AT_START = 8
 _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
 _MOST_HALVINGS = 6
+_MOST_MEAN_HALVINGS = 2
+# A channel without noise would have infinite precision: its variance is at least this share of the
+# largest of all channels, or of 1.
+_LEAST_VARIANCE, _LEAST_VARIANCE_OF_ALL = 1e-8, 1e-12
 _STEP_GROWTH = 1.1
 
 
@@ -197,10 +201,9 @@ class Fit:
         log_likelihood = sums.scalar("log_likelihood")
         if self.settings.likelihood.has_noise:
             squares, observed = sums["squares"], sums["observed"]
-            precision = observed / squares
-            log_likelihood = self.settings.decimation * float(
-                np.sum(observed * (np.log(precision / (2 * np.pi)) - 1)) / 2
-            )
+            precision = _noise_precision(squares, observed)
+            values = observed * np.log(precision / (2 * np.pi)) - squares * precision
+            log_likelihood = self.settings.decimation * float(values.sum()) / 2
             parameters = replace(parameters, noise_precision=precision)
         after = self._joint(log_likelihood, parameters, latents)
         self._check_rise("latents", before, after)
@@ -228,7 +231,7 @@ class Fit:
         )
         transform, turned = self._turn(replace(state, latents=centred))
         pending: Float64Array | None = transform
-        for halvings in range(_MOST_HALVINGS + 1):
+        for halvings in range(_MOST_MEAN_HALVINGS + 1):
             mean = old.mean - np.float32(0.5**halvings) * direction
             mean = self.settings.likelihood.remove_redundancy(mean[None])[0].astype(np.float32)
             candidate = replace(turned.parameters, mean=mean)
@@ -316,7 +319,7 @@ class Fit:
             if likelihood.has_noise:
                 space = tuple(range(1, mean.ndim))
                 squares = moments["squares"] + np.sum(mean * (count * mean - 2 * total), axis=space)
-                precision = count.sum(axis=space) / squares
+                precision = _noise_precision(squares, count.sum(axis=space))
         return mean.astype(np.float32), precision
 
     def _basis_weights(self, latents: LatentSums) -> Float64Array:
@@ -324,3 +327,10 @@ class Fit:
         weight_1, weight_2 = self.settings.balance
         identity = np.eye(len(latents.scatter))
         return np.asarray(weight_1 * latents.n_images * identity + weight_2 * latents.scatter)
+
+
+def _noise_precision(squares: Float64Array, observed: Float64Array) -> Float64Array:
+    """Return the inverse variance of each channel, from squared residuals and observed voxels."""
+    variance = squares / np.maximum(observed, 1)
+    floor = max(_LEAST_VARIANCE * variance.max(), _LEAST_VARIANCE_OF_ALL)
+    return np.asarray(1 / np.maximum(variance, floor))
