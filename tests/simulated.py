@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -172,7 +173,7 @@ class WatchedSites(LocalSites):
     differences between the log-likelihoods that cohorts answer and those from scratch.
     """
 
-    STEPS = {
+    STEPS: ClassVar = {
         "appearance_derivatives": "shape",
         "propose_latents": "appearance",
         "update_latents": "latents",

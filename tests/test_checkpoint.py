@@ -35,11 +35,12 @@ def assert_same_end(result, expected):
                 np.tensordot(m.latents_[:, columns], getattr(m, name), axes=1)
                 for m in (result, expected)
             ]
-            # warps are shot anew from turned bases; measured up to 1.03e-5
-            assert relative_error(*products) < 3e-5
+            assert relative_error(*products) < 1e-5
 
 
-@pytest.mark.parametrize("n_done", [1, 3, 5])
+@pytest.mark.parametrize(
+    "n_done", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("layout", ["joint", "separate", "shape", "appearance"])
 def test_a_fit_goes_on_from_its_checkpoint(tmp_path, layout, n_done):
     n_components = (1, 1) if layout == "separate" else 2
@@ -167,7 +168,7 @@ np.savez(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_fit_that_is_killed_again_and_again_ends_the_same(tmp_path, seed):
     generator = np.random.default_rng(seed)
     *_, stack = simulated.random_problem("gaussian", n_images=40, space=(32, 32), missing=0.1)

@@ -20,9 +20,17 @@ from tests.likelihoods import formulas
 
 # Errors of an exact evaluation: with the gain of the reference's translations, and without it.
 GOLDEN_ERRORS = {
-    "bernoulli2d": {"value": (1.4e-6, 6e-6), "gradient": (1.6e-4, 9e-4), "hessian": (2.4e-5, 1.6e-4)},
-    "gaussian2d": {"value": (2.4e-6, 1.5e-3), "gradient": (7e-5, 0.12), "hessian": (8e-6, 1.3e-2)},
-}  # fmt: skip
+    "bernoulli2d": {
+        "value": (1.4e-6, 6e-6),
+        "gradient": (1.6e-4, 9e-4),
+        "hessian": (2.4e-5, 1.6e-4),
+    },
+    "gaussian2d": {
+        "value": (2.4e-6, 1.5e-3),
+        "gradient": (7e-5, 0.12),
+        "hessian": (8e-6, 1.3e-2),
+    },
+}
 AS_PRINTED = 1.05  # they are printed to one or two digits: an exact evaluation is up to 3 % above
 N_PRIME = 11
 every_likelihood = pytest.mark.parametrize("likelihood", sorted(LIKELIHOODS))

@@ -8,12 +8,13 @@ import pytest
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
-from anamorph import ShapeAppearanceModel, fitting
+from anamorph import fitting
 from anamorph.cohort import Cohort
 from anamorph.encoding import encode
 from anamorph.fitting import Fit
 from anamorph.generator import Generator
 from anamorph.likelihoods import LIKELIHOODS
+from anamorph.model import DEFAULT_PENALTIES
 from anamorph.objective import LatentSums, approximate_evidence
 from anamorph.sites import LocalSites
 from tests import simulated
@@ -359,15 +360,15 @@ def learnt(n_iterations=40):
     Penalties are the defaults of the package. With a sixteenth of the bending penalty, the first
     step of the shape takes up what is appearance, and no later step finds the way back.
     """
-    defaults = ShapeAppearanceModel().get_params()
+    defaults = DEFAULT_PENALTIES["gaussian"]
     settings = simulated.random_settings(
         "gaussian",
         "joint",
         2,
         space=(24, 24),
         n_channels=1,
-        **{name: defaults[name] for name in ("shape_penalty", "appearance_penalty")},
-        **{name: defaults[name] for name in ("mean_penalty", "balance")},
+        **{f"{name}_penalty": penalty for name, penalty in defaults.items()},
+        balance=(1.0, 1.0),
     )
     generator = np.random.default_rng(0)
     y, x = np.indices((24, 24)) - 11.5

@@ -104,7 +104,7 @@ def test_methods_are_pinned():
 
 
 def test_fitted_attributes_are_pinned(fitted):
-    images, model = fitted
+    _, model = fitted
     for name in FITTED:
         assert hasattr(model, name), name
     space, n_channels = (10, 8), simulated.N_CHANNELS[model.likelihood]
@@ -210,7 +210,13 @@ def test_fits_are_bit_identical(likelihood):
 
 @every_likelihood
 @pytest.mark.parametrize(
-    "options", [{"n_threads": 1}, {"n_threads": 3}, {"memory_budget": 1}, {"memory_budget": 10**5}]
+    "options",
+    [
+        {"n_threads": 1},
+        {"memory_budget": 10**5},
+        pytest.param({"n_threads": 3}, marks=pytest.mark.slow),
+        pytest.param({"memory_budget": 1}, marks=pytest.mark.slow),
+    ],
 )
 def test_threads_and_memory_change_next_to_nothing(likelihood, options):
     images = small_images(likelihood, missing=0.1)
@@ -482,7 +488,7 @@ def test_a_loaded_model_gives_identical_numbers(fitted, tmp_path):
 
 
 def test_model_files_hold_no_latents_and_no_images(fitted, tmp_path):
-    images, model = fitted
+    _, model = fitted
     path = tmp_path / "model.anamorph"
     model.save(path)
     assert not hasattr(ShapeAppearanceModel.load(path), "latents_")

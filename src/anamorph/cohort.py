@@ -14,6 +14,7 @@ are five.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,23 @@ class Cohort:
     def restore(self, latents: Float64Array) -> None:
         """Take up latents (N, K) from a checkpoint."""
         self._set_latents(latents)
+
+    def forget_displacements(self) -> None:
+        """Shoot anew at the next question, as a fit does that goes on from a checkpoint.
+
+        What is kept was shot before the latents were orthogonalised: the same but for rounding,
+        which would set the two fits apart.
+        """
+        self._displacements.close(None)
+
+    def digest(self) -> str:
+        """Return a short text that stands for the images, in their order, and the given start."""
+        digest = hashlib.blake2b(digest_size=16)
+        for batch in self._batches():
+            digest.update(self.images.read(batch).tobytes())
+        if self._start is not None:
+            digest.update(self._start.tobytes())
+        return digest.hexdigest()
 
     def transform_latents(self, matrix: Float64Array, shift: Float64Array) -> Sums:
         """Take every z to M z + shift."""
@@ -341,7 +359,7 @@ class _KeptDisplacements:
             self._key = None
             self._store[part] = displacement
 
-    def close(self, key: tuple[int, int]) -> None:
+    def close(self, key: tuple[int, int] | None) -> None:
         """Say, after a pass over all images, which basis and latents the displacements are of."""
         self._key = key
 

@@ -123,10 +123,11 @@ class Fit:
         self, state: State, before: float, derivatives: Sums
     ) -> tuple[State, float, Sums]:
         """Update Wv; return also the appearance derivatives that the trial brought along."""
-        parameters, after, accepted, answer = self._update_basis(
+        parameters, after, step, answer = self._update_basis(
             "shape", state, before, derivatives, "appearance_derivatives"
         )
-        step = min(1.0, _STEP_GROWTH * accepted) if accepted else state.step
+        if parameters is not state.parameters:
+            step = min(1.0, _STEP_GROWTH * step)
         return replace(state, parameters=parameters, step=step), after, answer
 
     def _update_appearance(
@@ -143,17 +144,17 @@ class Fit:
     ) -> tuple[Parameters, float, float, Sums]:
         """Take a step of a basis, halved until F does not fall.
 
-        Returns the parameters, F, the step (0 if none would do), and the answer to the question
-        that tried it.
+        Returns the parameters, F, the step as it was halved, and the answer to the question that
+        tried it. If no step would do, the parameters are the old ones.
         """
         old, columns = state.parameters, self.settings.layout.columns(name)
         weights = self._basis_weights(state.latents)[columns, columns]
-        step = state.step if len(weights) else 0.0
-        if step:
+        step = state.step
+        if len(weights):
             direction = self.regularisation.basis_direction(
                 name, old.basis(name), derivatives, weights
             )
-        for _ in range(_MOST_HALVINGS if step else 0):
+        for _ in range(_MOST_HALVINGS if len(weights) else 0):
             basis = old.basis(name) - np.float32(step) * direction
             if name == "appearance":
                 basis = self.settings.likelihood.remove_redundancy(basis).astype(np.float32)
@@ -162,10 +163,10 @@ class Fit:
             if after >= before - slack(before):
                 return parameters, after, step, answer
             step /= 2
-        if step:
+        if len(weights):
             logger.info("The %s basis stays as it is: no step improves it", name)
         after, answer = self._try(question, old, state.latents)
-        return old, after, 0.0, answer
+        return old, after, step, answer
 
     def _try(
         self, question: str, parameters: Parameters, latents: LatentSums

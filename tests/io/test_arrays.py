@@ -176,7 +176,9 @@ def test_labels_that_a_model_does_not_know_are_explained():
 
 def test_the_axis_of_the_images_is_not_one_of_channels():
     for axis in (0, -4):
-        assert "channel_axis must not be 0" in error_of(noise(3, 5, 4, 2), "gaussian", axis)
+        assert "channel_axis must be an axis of X other than the first" in error_of(
+            noise(3, 5, 4, 2), "gaussian", axis
+        )
 
 
 @pytest.mark.parametrize("axis", [4, -5, 7])

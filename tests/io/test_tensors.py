@@ -100,7 +100,7 @@ def test_files_of_others_are_explained(tmp_path):
 
 def test_newer_formats_are_explained(path):
     write_tensors(path, "model", 2, ARRAYS, FACTS)
-    with pytest.raises(ModelFileError, match="version 2.*upgrade anamorph") as error:
+    with pytest.raises(ModelFileError, match=r"version 2.*upgrade anamorph") as error:
         read_tensors(path, "model", 1)
     explained(error)
 

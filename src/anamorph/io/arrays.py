@@ -266,8 +266,15 @@ def _open(item: Any) -> NDArray[Any]:
 
 def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:
     n_dims = len(shape) - 1 - (channel_axis is not None)
-    if channel_axis is not None and channel_axis % len(shape) == 0:
-        raise ImageError("channel_axis must not be 0, the axis of the images")
+    if channel_axis is not None and (
+        not isinstance(channel_axis, int | np.integer)
+        or not -len(shape) <= channel_axis < len(shape)
+        or channel_axis % len(shape) == 0
+    ):
+        raise ImageError(
+            f"channel_axis must be an axis of X other than the first, from 1 to {len(shape) - 1} "
+            f"or -1 to {1 - len(shape)} for shape {shape}, or None; got {channel_axis!r}"
+        )
     if n_dims not in (2, 3):
         with_channels = "" if channel_axis is None else " and channels"
         raise ImageError(

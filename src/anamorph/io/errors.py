@@ -7,3 +7,7 @@ class ImageError(ValueError):
 
 class ModelFileError(ValueError):
     """A file that cannot be read as what it should be."""
+
+
+class TableError(ValueError):
+    """A table that cannot be read, or that does not go with the images."""

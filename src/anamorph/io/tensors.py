@@ -78,7 +78,8 @@ def read_tensors(
         raise ModelFileError(
             f"{path} is not a {kind} file of anamorph, or it is truncated ({error})"
         ) from None
-    if not isinstance(header, dict) or header.get("kind") != kind:
+    is_complete = isinstance(header, dict) and {"kind", "version", "facts"} <= header.keys()
+    if not is_complete or header["kind"] != kind or not isinstance(header["version"], int):
         raise ModelFileError(f"{path} is not a {kind} file of anamorph")
     if header["version"] > newest_version:
         raise ModelFileError(
