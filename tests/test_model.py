@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import nibabel
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -342,16 +343,36 @@ def test_channels_may_be_anywhere(axis):
     assert model.impute(moved).shape == moved.shape
 
 
-def test_lists_arrays_and_files_fit_alike(tmp_path):
+def test_lists_and_arrays_fit_alike():
+    images = small_images()
+    expected = small_model(n_iter=1).fit(images)
+    model = small_model(n_iter=1).fit(list(images))
+    assert model.objective_ == expected.objective_
+    assert np.array_equal(model.transform(list(images)), expected.transform(images))
+
+
+def test_files_and_arrays_fit_alike(tmp_path):
+    """From the same latents: random ones depend on the names of files."""
     images = small_images()
     paths = [tmp_path / f"{n:02d}.npy" for n in range(N)]
     for path, image in zip(paths, images, strict=True):
         np.save(path, image)
-    expected = small_model(n_iter=1).fit(images)
-    for given in (list(images), paths, [str(path) for path in paths]):
-        model = small_model(n_iter=1).fit(given)
+    start = np.random.default_rng(0).standard_normal((N, 2))
+    expected = small_model(n_iter=1).fit(images, start=start)
+    for given in (paths, [str(path) for path in paths]):
+        model = small_model(n_iter=1).fit(given, start=start)
         assert model.objective_ == expected.objective_
         assert np.array_equal(model.transform(given), expected.transform(images))
+
+
+def test_voxel_sizes_of_files_reach_the_penalties(tmp_path):
+    rng = np.random.default_rng(0)
+    paths = [tmp_path / f"sub-{n}.nii.gz" for n in range(4)]
+    for path in paths:
+        nibabel.save(nibabel.Nifti1Image(rng.random((8, 9, 7), "f4"), np.diag([1, 2, 3, 1])), path)
+    model = ShapeAppearanceModel(2, n_iter=1).fit(paths)
+    assert model._generator.settings.voxel_size == (1, 2, 3)
+    assert model.transform(paths).shape == (4, 2)
 
 
 # ---- using a model

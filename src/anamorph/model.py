@@ -19,8 +19,9 @@ from anamorph.encoding import Encoded, encode
 from anamorph.fitting import Fit, State
 from anamorph.generator import Generator
 from anamorph.geometry.grid import check_penalty, check_voxel_size
-from anamorph.io.arrays import ArrayImages, ImageFormat
+from anamorph.io.arrays import ImageFormat
 from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
+from anamorph.io.collection import ImageCollection, open_images
 from anamorph.io.errors import ImageError
 from anamorph.io.modelfile import StoredModel, read_model, write_model
 from anamorph.kernels.threads import run_parallel, use_threads
@@ -86,7 +87,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     n_steps : int
         Steps of geodesic shooting.
     voxel_size : 2 or 3 numbers, optional
-        Size of a voxel along each axis; 1 by default.
+        Size of a voxel along each axis; by default that of the files, or 1.
     channel_axis : int, optional
         Axis of the stacked images that holds channels or classes, e.g. -1.
     decimation : float
@@ -186,7 +187,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         Parameters
         ----------
-        X : array of shape (N, *space), or with channels; list of such arrays or of .npy files
+        X : array of shape (N, *space), or with channels; list of images or of paths
             NaN is missing. Integer images are scaled to [0, 1]; categorical images are integer
             label maps, or probabilities along `channel_axis`.
         y : ignored
@@ -197,14 +198,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         likelihood = self._checked_choice("likelihood", tuple(LIKELIHOODS))
         self._checked_choice("device", ("cpu",))
-        images = ArrayImages(X, likelihood, self.channel_axis)
-        settings = self._settings(images.format, len(images))
+        images = open_images(X, likelihood, self.channel_axis)
+        settings = self._settings(images.format, len(images), images.voxel_size)
         seed = _checked_seed(self.random_state)
         images.check(for_fit=True)
         cohort = Cohort(
             images,
             settings,
-            range(len(images)),
+            images.identities,
             self.memory_budget,
             _checked_start(start, len(images), settings.layout.n_latents),
         )
@@ -390,11 +391,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         most = int(np.clip(2**27 // image_bytes, 1, _IMAGES_PER_PART))
         return [slice(first, min(first + most, n_images)) for first in range(0, n_images, most)]
 
-    def _checked_images(self, X: ArrayLike | Sequence[Any]) -> ArrayImages:  # noqa: N803
+    def _checked_images(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
         check_is_fitted(self, "mean_")
         expected = self._format
         n_classes = expected.n_channels if expected.holds_labels else None
-        images = ArrayImages(X, expected.likelihood, self.channel_axis, n_classes)
+        images = open_images(X, expected.likelihood, self.channel_axis, n_classes)
         for name in ("space", "n_channels"):
             given, wanted = getattr(images.format, name), getattr(expected, name)
             if given != wanted:
@@ -418,7 +419,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError(f"{name} must be one of {choices}, got {value!r}")
         return str(value)
 
-    def _settings(self, image_format: ImageFormat, n_images: int) -> Settings:
+    def _settings(
+        self,
+        image_format: ImageFormat,
+        n_images: int,
+        voxel_size: tuple[float, ...] | None = None,
+    ) -> Settings:
         """Return the checked settings of a fit."""
         layout = LatentLayout.named(
             self._checked_choice("latents", LAYOUTS), _checked_components(self.n_components)
@@ -444,7 +450,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             layout=layout,
             space=image_format.space,
             n_channels=image_format.n_channels,
-            voxel_size=check_voxel_size(self.voxel_size, len(image_format.space)),
+            voxel_size=check_voxel_size(
+                voxel_size if self.voxel_size is None else self.voxel_size, len(image_format.space)
+            ),
             shape_penalty=self._penalty("shape", image_format.likelihood),
             appearance_penalty=self._penalty("appearance", image_format.likelihood),
             mean_penalty=self._penalty("mean", image_format.likelihood),

@@ -75,13 +75,9 @@ def test_a_categorical_voxel_is_missing_as_a_whole():
     assert np.isnan(images).sum() == 3
 
 
-def test_parts_are_parts_of_the_whole(tmp_path):
+def test_parts_are_parts_of_the_whole():
     raw = noise(7, 5, 4).astype(np.float32)
-    paths = []
-    for n, image in enumerate(raw):
-        np.save(tmp_path / f"{n}.npy", image)
-        paths.append(tmp_path / f"{n}.npy")
-    for given in (raw, list(raw), paths, list(map(str, paths))):
+    for given in (raw, list(raw)):
         images = ArrayImages(given, "gaussian")
         assert len(images) == 7
         assert np.array_equal(images.read(slice(2, 5)), raw[2:5, None])
@@ -107,14 +103,6 @@ def test_images_of_different_shapes_are_named():
     text = error_of([noise(5, 4), noise(5, 4), noise(5, 6)])
     assert "image 0 is 5 x 4" in text
     assert "image 2 is 5 x 6" in text
-
-
-def test_files_of_different_shapes_are_named(tmp_path):
-    np.save(tmp_path / "one.npy", noise(5, 4))
-    np.save(tmp_path / "two.npy", noise(4, 5))
-    text = error_of([tmp_path / "one.npy", tmp_path / "two.npy"])
-    assert "one.npy is 5 x 4" in text
-    assert "two.npy is 4 x 5" in text
 
 
 def test_images_of_different_types_are_named():
@@ -145,8 +133,6 @@ def with_value(value, likelihood="gaussian"):
         (noise(3, 5, 4), "categorical", "integer label maps, got float64; give channel_axis"),
         (-np.ones((3, 5, 4), int), "categorical", "labels must be 0, 1, 2, ..., got -1"),
         (np.full((3, 5, 4), 300), "categorical", "are these label maps"),
-        ([noise(5, 4), "no.npy"], "gaussian", "no.npy does not exist"),
-        (["image.png"], "gaussian", "image.png is not a .npy file"),
     ],
 )
 def test_bad_images_are_explained(images, likelihood, message):
@@ -184,20 +170,6 @@ def test_the_axis_of_the_images_is_not_one_of_channels():
 @pytest.mark.parametrize("axis", [4, -5, 7])
 def test_axes_that_are_not_there_are_refused(axis):
     assert "channel_axis" in error_of(noise(3, 5, 4, 2), "gaussian", axis)
-
-
-def test_damaged_files_are_explained(tmp_path):
-    np.save(tmp_path / "a.npy", noise(5, 4))
-    content = (tmp_path / "a.npy").read_bytes()
-    (tmp_path / "b.npy").write_bytes(content[:40])
-    (tmp_path / "c.npy").write_bytes(b"hello")
-    for name in ("b.npy", "c.npy"):
-        assert f"{name} cannot be read" in error_of([tmp_path / "a.npy", tmp_path / name])
-
-
-def test_pickles_are_not_opened(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    assert "cannot be read" in error_of([tmp_path / "a.npy"])
 
 
 def test_all_nan_categories_are_named():

@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from anamorph.io.errors import ImageError
 
-_SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
-_ALMOST_ONE = 0.05  # by how much probabilities of classes may miss 1 and still be normalised
+SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
+ALMOST_ONE = 0.05  # by how much probabilities of classes may miss 1 and still be normalised
 _CHECKED_BYTES = 2**24
 
 
@@ -58,11 +56,11 @@ class ImageFormat:
 
 
 class ArrayImages:
-    """A stack of images, as an array, a list of arrays, or a list of ``.npy`` files.
+    """A stack of images, as an array or a list of arrays.
 
     Parameters
     ----------
-    images : array of shape (N, *space) or with channels, or list of such arrays or paths
+    images : array of shape (N, *space) or with channels, or list of images
     likelihood : str
     channel_axis : int or None
         Axis of the stacked array that holds channels or classes.
@@ -90,6 +88,14 @@ class ArrayImages:
         elif likelihood == "categorical":
             n_channels = self._n_classes(n_classes)
         self.format = ImageFormat(likelihood, tuple(space), n_channels, self._channel_axis)
+
+    #: Arrays do not say how large their voxels are.
+    voxel_size = None
+
+    @property
+    def identities(self) -> range:
+        """What is different for each image: its number."""
+        return range(len(self))
 
     def __len__(self) -> int:
         return len(self._stack)
@@ -128,7 +134,7 @@ class ArrayImages:
 
     @property
     def _scale(self) -> float:
-        return _SCALES.get(self._stack.dtype, 1.0)
+        return SCALES.get(self._stack.dtype, 1.0)
 
     def _check_dtype(self) -> None:
         dtype = self._stack.dtype
@@ -139,7 +145,7 @@ class ArrayImages:
                 f"categorical images without channel_axis must be integer label maps, got {dtype}; "
                 "give channel_axis if they are probabilities of classes"
             )
-        if labels or dtype in _SCALES or np.issubdtype(dtype, np.floating):
+        if labels or dtype in SCALES or np.issubdtype(dtype, np.floating):
             return
         if is_integer and self._has_only_zeros_and_ones():
             return
@@ -189,7 +195,7 @@ class ArrayImages:
 
     def _check_probabilities(self, raw: NDArray[Any], first: int) -> None:
         total = raw.astype(np.float32).sum(axis=self._channel_axis) / self._scale
-        wrong = np.abs(total - 1) > _ALMOST_ONE  # not where it is NaN
+        wrong = np.abs(total - 1) > ALMOST_ONE  # not where it is NaN
         for n in np.flatnonzero(wrong.any(axis=tuple(range(1, total.ndim)))):
             raise ImageError(
                 f"probabilities of classes must sum to 1, got {total[n][wrong[n]][0]:.4g} in image "
@@ -198,19 +204,16 @@ class ArrayImages:
 
 
 class _Stack:
-    """Raw images of one shape and type, from an array, a list of arrays or a list of files."""
+    """Raw images of one shape and type, from an array or a list of arrays."""
 
     def __init__(self, images: ArrayLike | Sequence[Any]) -> None:
-        self._items: NDArray[Any] | list[Any]
+        self._items: NDArray[Any] | list[NDArray[Any]]
         if isinstance(images, list | tuple):
             if not images:
                 raise ImageError("no images: the list is empty")
-            self._items = [
-                item if isinstance(item, str | os.PathLike) else np.asarray(item) for item in images
-            ]
-            first, *rest = self._arrays()
-            self.shape, self.dtype = first.shape, first.dtype
-            for n, other in enumerate(rest, start=1):
+            self._items = [np.asarray(item) for item in images]
+            self.shape, self.dtype = self._items[0].shape, self._items[0].dtype
+            for n, other in enumerate(self._items):
                 self._check_alike(n, other)
         else:
             self._items = np.asarray(images)
@@ -225,43 +228,19 @@ class _Stack:
         """Return images (n, ...) as they are."""
         if isinstance(self._items, np.ndarray):
             return self._items[part]
-        return np.stack([_open(item) for item in self._items[part]])
-
-    def _arrays(self) -> Iterator[NDArray[Any]]:
-        return (_open(item) for item in self._items)
+        return np.stack(self._items[part])
 
     def _check_alike(self, n: int, other: NDArray[Any]) -> None:
-        names = [
-            str(self._items[i]) if isinstance(self._items[i], str | os.PathLike) else f"image {i}"
-            for i in (0, n)
-        ]
         if other.shape != self.shape:
             raise ImageError(
-                f"all images must have one shape: {names[0]} is {_times(self.shape)} and "
-                f"{names[1]} is {_times(other.shape)}; crop, pad or resample them"
+                f"all images must have one shape: image 0 is {_times(self.shape)} and image {n} is "
+                f"{_times(other.shape)}; crop, pad or resample them"
             )
         if other.dtype != self.dtype:
             raise ImageError(
-                f"all images must have one type: {names[0]} is {self.dtype} and {names[1]} is "
+                f"all images must have one type: image 0 is {self.dtype} and image {n} is "
                 f"{other.dtype}; convert them"
             )
-
-
-def _open(item: Any) -> NDArray[Any]:
-    if isinstance(item, np.ndarray):
-        return item
-    path = Path(item)
-    if path.suffix != ".npy":
-        raise ImageError(
-            f"{path} is not a .npy file, which is what can be read from a list of paths"
-        )
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return array
-    except FileNotFoundError:
-        raise ImageError(f"{path} does not exist") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise ImageError(f"{path} cannot be read as a .npy file: {error}") from None
 
 
 def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.io.arrays import _ALMOST_ONE, ImageFormat
+from anamorph.io.arrays import ALMOST_ONE, ImageFormat
 from anamorph.io.cache import Cache
 from anamorph.io.errors import ImageError
 from anamorph.io.formats import open_image
@@ -266,7 +266,7 @@ class FileImages:
             )
         if self._likelihood == "gaussian":
             return
-        slack = _ALMOST_ONE if self._has_tissues else 0.0
+        slack = ALMOST_ONE if self._has_tissues else 0.0
         lowest, highest = np.nanmin(voxels), np.nanmax(voxels)
         if lowest < -slack or highest > 1 + slack:
             raise ImageError(
@@ -277,9 +277,9 @@ class FileImages:
             self._check_sum(n, voxels.sum(axis=0))
 
     def _check_sum(self, n: int, total: NDArray[np.float32]) -> None:
-        wrong = total - 1 > _ALMOST_ONE  # not where it is NaN
+        wrong = total - 1 > ALMOST_ONE  # not where it is NaN
         if not self._has_tissues:
-            wrong |= 1 - total > _ALMOST_ONE
+            wrong |= 1 - total > ALMOST_ONE
         if wrong.any():
             raise ImageError(
                 f"{self._name(n)}: probabilities of classes sum to {total[wrong][0]:.4g} at a "

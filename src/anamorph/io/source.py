@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.io.arrays import _SCALES
+from anamorph.io.arrays import SCALES
 from anamorph.io.errors import ImageError
 from anamorph.io.grid import Grid
 from anamorph.io.guard import stamp_of, times
@@ -64,7 +64,7 @@ class Source:
 
 def scale_of(dtype: np.dtype[Any]) -> float | None:
     """Return the number that stands for 1 in images of a type, or None if there is none."""
-    return _SCALES.get(dtype.newbyteorder("="))
+    return SCALES.get(dtype.newbyteorder("="))
 
 
 def check_numbers(path: Path, dtype: np.dtype[Any]) -> None:

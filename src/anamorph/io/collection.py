@@ -1,0 +1,37 @@
+"""Whatever people have as images: arrays, lists of arrays, lists of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from anamorph.io.arrays import ArrayImages
+from anamorph.io.files import FileImages
+
+ImageCollection = ArrayImages | FileImages
+
+
+def open_images(
+    images: ArrayLike | Sequence[Any] | ImageCollection,
+    likelihood: str,
+    channel_axis: int | None = None,
+    n_classes: int | None = None,
+) -> ImageCollection:
+    """Return images that can be checked, and read a few at a time.
+
+    Parameters
+    ----------
+    images : array, list of arrays, list of paths, or a collection that was opened before
+    likelihood : str
+    channel_axis : int, optional
+    n_classes : int, optional
+        Of label maps; by default one more than the largest label.
+    """
+    if isinstance(images, ArrayImages | FileImages):
+        return images
+    if isinstance(images, list | tuple) and images and isinstance(images[0], str | os.PathLike):
+        return FileImages(images, likelihood, channel_axis, n_classes)
+    return ArrayImages(images, likelihood, channel_axis, n_classes)
