@@ -12,7 +12,7 @@ from anamorph import ShapeAppearanceModel, plots
 from anamorph.geometry import jacobian_determinant
 from anamorph.io.arrays import ImageFormat
 from anamorph.latents import mode_standard_deviations
-from anamorph.rendering import MISSING, channel_colours, class_colours, frame_of, palette_of
+from anamorph.plots.rendering import MISSING, channel_colours, class_colours, frame_of, palette_of
 from tests import simulated
 
 N, K = 6, 3

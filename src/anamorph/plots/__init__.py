@@ -1,0 +1,34 @@
+"""Pictures of a model: fits, modes, samples, latents and deformations, as matplotlib figures.
+
+Functions that draw many images take an optional `figure` (or subfigure) to draw into, and return
+it; those that draw one thing take and return `axes`, whose ``.figure`` can be saved. None of them
+needs a screen or pyplot:
+
+>>> plot_modes(model).savefig("modes.png")  # doctest: +SKIP
+
+Of volumes three orthogonal slices are shown; `rendering` says how, and in what colours.
+"""
+
+from anamorph.plots.deformations import plot_deformation, plot_log_jacobian
+from anamorph.plots.images import (
+    plot_arithmetic,
+    plot_fits,
+    plot_imputed,
+    plot_modes,
+    plot_samples,
+    save_animation,
+)
+from anamorph.plots.latents import plot_latents, plot_objective
+
+__all__ = [
+    "plot_arithmetic",
+    "plot_deformation",
+    "plot_fits",
+    "plot_imputed",
+    "plot_latents",
+    "plot_log_jacobian",
+    "plot_modes",
+    "plot_objective",
+    "plot_samples",
+    "save_animation",
+]

@@ -1,0 +1,299 @@
+"""Pictures of images: fits, modes, samples, latent arithmetic, what was missing, animations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.animation import PillowWriter
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import Patch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from anamorph.model import ShapeAppearanceModel
+from anamorph.plots.model_images import (
+    along_mode,
+    channels_first,
+    check_integer,
+    checked_indices,
+    checked_latents,
+    expected_images,
+    mean_image,
+    observed_images,
+    take_images,
+)
+from anamorph.plots.panels import draw_rows, image_titles, model_frame, panel_size
+from anamorph.plots.rendering import MISSING, Limits, palette_of
+
+Array = NDArray[np.floating]
+AnyFigure = Figure | SubFigure
+Images = NDArray[Any] | Sequence[Any]
+_MOST_IMAGES = 8  # that are shown when nobody says which
+_MOST_MODES = 5
+
+
+def plot_fits(
+    model: ShapeAppearanceModel,
+    images: Images,
+    latents: ArrayLike | None = None,
+    indices: Iterable[int] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    voxel: Sequence[int] | None = None,
+    figure: AnyFigure | None = None,
+) -> AnyFigure:
+    """Draw images, and below them what the model makes of them, by shape and by appearance.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+        A fitted one.
+    images : array of shape (N, *space), or with channels; list of such arrays or of .npy files
+        As for ``model.transform``; NaN is missing.
+    latents : array of shape (N, K), optional
+        Of all N images; found from those that are shown by default.
+    indices : int, optional
+        Which images to show; the first eight by default.
+    names : N strings, optional
+        Of all N images; their numbers by default.
+    limits : pair of float, optional
+        Values to show as black and as white.
+    voxel : 3 int, optional
+        Where the slices through volumes meet; the centre by default.
+    figure : Figure or SubFigure, optional
+        Where to draw.
+
+    Returns
+    -------
+    Figure or SubFigure
+        Four rows, and a column per image.
+    """
+    chosen = checked_indices(indices, len(images))
+    some = take_images(images, chosen)
+    data = observed_images(model, some)
+    if latents is None:
+        codes: Array = model.transform(some)
+    else:
+        codes = checked_latents(model, latents, len(images))[chosen]
+    rows = [
+        ("data", data),
+        ("shape and\nappearance", expected_images(model, codes)),
+        ("shape only", expected_images(model, codes, "shape")),
+        ("appearance\nonly", expected_images(model, codes, "appearance")),
+    ]
+    return draw_rows(
+        model, rows, image_titles(names, chosen, len(images)), data, limits, voxel, figure
+    )
+
+
+def plot_modes(
+    model: ShapeAppearanceModel,
+    modes: Iterable[int] | None = None,
+    deviations: Sequence[float] = (-5, -3, -1, 1, 3, 5),
+    *,
+    part: str = "both",
+    limits: Limits | None = None,
+    voxel: Sequence[int] | None = None,
+    figure: AnyFigure | None = None,
+) -> AnyFigure:
+    """Draw what the image becomes as one latent at a time departs from zero.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    modes : int, optional
+        Which latents; the first five by default.
+    deviations : sequence of float
+        How far each goes, in standard deviations of the prior N(0, A^-1).
+    part : {"both", "shape", "appearance"}
+        What of the mode to show.
+    limits, voxel, figure
+        As for `plot_fits`.
+
+    Returns
+    -------
+    Figure or SubFigure
+        A row per mode, and a column per deviation.
+    """
+    check_is_fitted(model, "mean_")
+    n_latents = len(model.latent_precision_)
+    chosen = range(min(_MOST_MODES, n_latents)) if modes is None else list(modes)
+    if not chosen or not len(deviations):
+        raise ValueError("modes and deviations must not be empty")
+    rows = [(f"mode {mode}", along_mode(model, mode, deviations, part)) for mode in chosen]
+    titles = [f"{_signed(deviation)} s.d." for deviation in deviations]
+    return draw_rows(model, rows, titles, mean_image(model), limits, voxel, figure)
+
+
+def plot_samples(
+    model: ShapeAppearanceModel,
+    n_pairs: int = 8,
+    random_state: int | None = None,
+    *,
+    limits: Limits | None = None,
+    voxel: Sequence[int] | None = None,
+    figure: AnyFigure | None = None,
+) -> AnyFigure:
+    """Draw random images, each above the one whose latents are the opposite.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    n_pairs : int
+        How many pairs; there are eight in a row.
+    random_state : int, optional
+        Seed of the latents, as for ``model.sample``.
+    limits, voxel, figure
+        As for `plot_fits`.
+
+    Returns
+    -------
+    Figure or SubFigure
+    """
+    check_integer("n_pairs", n_pairs, 1)
+    _, latents = model.sample(n_pairs, random_state)
+    rows = [
+        (name, expected_images(model, sign * latents[first : first + _MOST_IMAGES]))
+        for first in range(0, n_pairs, _MOST_IMAGES)
+        for name, sign in (("z", 1), ("\N{MINUS SIGN}z", -1))
+    ]
+    return draw_rows(model, rows, None, mean_image(model), limits, voxel, figure)
+
+
+def plot_arithmetic(
+    model: ShapeAppearanceModel,
+    terms: Sequence[tuple[float, ArrayLike, str]],
+    *,
+    result: str = "result",
+    limits: Limits | None = None,
+    voxel: Sequence[int] | None = None,
+    figure: AnyFigure | None = None,
+) -> AnyFigure:
+    """Draw a sum of latents, as images of its terms and of what they add up to.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    terms : sequence of (weight, latents, name)
+        Latents of shape (K,), e.g. ``[(1, z1, "smiling-1"), (-1, z2, "neutral-1"),
+        (1, z3, "neutral-2")]``.
+    result : str
+        Name of the sum.
+    limits, voxel, figure
+        As for `plot_fits`.
+
+    Returns
+    -------
+    Figure or SubFigure
+        One row: the terms, then their sum.
+    """
+    check_is_fitted(model, "mean_")
+    if not terms:
+        raise ValueError("terms must not be empty: give (weight, latents, name) of each")
+    weights = np.array([weight for weight, _, _ in terms], np.float64)
+    codes = checked_latents(model, [np.asarray(z) for _, z, _ in terms], len(terms))
+    images = expected_images(model, np.concatenate([codes, (weights @ codes)[None]]))
+    names = [*(name for *_, name in terms), result]
+    figure = draw_rows(model, [("", images)], names, mean_image(model), limits, voxel, figure)
+    signs = [*(_operator(weight, n == 0) for n, weight in enumerate(weights)), "="]
+    for axes, sign in zip(figure.axes[-len(signs) :], signs, strict=True):
+        axes.set_ylabel(sign, rotation=0, ha="right", va="center", fontsize="x-large")
+    return figure
+
+
+def plot_imputed(
+    model: ShapeAppearanceModel,
+    images: Images,
+    indices: Iterable[int] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    voxel: Sequence[int] | None = None,
+    figure: AnyFigure | None = None,
+) -> AnyFigure:
+    """Draw images with missing voxels, and the same with what the model expects there.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    images, indices, names, limits, voxel, figure
+        As for `plot_fits`.
+
+    Returns
+    -------
+    Figure or SubFigure
+        Two rows, and a column per image.
+    """
+    chosen = checked_indices(indices, len(images))
+    some = take_images(images, chosen)
+    filled = channels_first(model, model.impute(some))
+    rows = [("observed", observed_images(model, some)), ("filled in", filled)]
+    keys = [Patch(color=MISSING, label="missing")]
+    titles = image_titles(names, chosen, len(images))
+    return draw_rows(model, rows, titles, filled, limits, voxel, figure, keys)
+
+
+def save_animation(
+    model: ShapeAppearanceModel,
+    mode: int,
+    path: str | os.PathLike[str],
+    *,
+    deviation: float = 3.0,
+    n_steps: int = 13,
+    frames_per_second: int = 12,
+    part: str = "both",
+    limits: Limits | None = None,
+    voxel: Sequence[int] | None = None,
+) -> None:
+    """Write a GIF of a mode that goes back and forth.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    mode : int
+        Which latent.
+    path : path
+        Ends in .gif.
+    deviation : float
+        How far the latent goes to either side, in standard deviations.
+    n_steps : int
+        Images from one side to the other; the GIF has ``2 * n_steps - 2`` frames.
+    frames_per_second : int
+    part : {"both", "shape", "appearance"}
+    limits, voxel
+        As for `plot_fits`.
+    """
+    if Path(path).suffix.lower() != ".gif":
+        raise ValueError(f"path must end in .gif, got {os.fspath(path)!r}")
+    check_integer("n_steps", n_steps, 2)
+    positions = np.linspace(-deviation, deviation, n_steps)
+    images = along_mode(model, mode, positions, part)
+    frame, palette = (
+        model_frame(model, voxel),
+        palette_of(mean_image(model), model.likelihood, limits),
+    )
+    width, height = panel_size(frame, 3.0)
+    figure = Figure((max(width, 2.5), height + 0.4), layout="compressed")
+    axes = figure.subplots()
+    writer = PillowWriter(fps=frames_per_second)
+    with writer.saving(figure, os.fspath(path), dpi=100):
+        for step in (*range(n_steps), *range(n_steps - 2, 0, -1)):
+            axes.clear()
+            frame.draw(axes, palette.rgb(images[step]))
+            axes.set_title(f"mode {mode} at {_signed(positions[step], '.1f')} s.d.")
+            writer.grab_frame()
+
+
+def _signed(number: float, precision: str = "g") -> str:
+    return format(number, f"+{precision}").replace("-", "\N{MINUS SIGN}")
+
+
+def _operator(weight: float, is_first: bool) -> str:
+    sign = "\N{MINUS SIGN}" if weight < 0 else "" if is_first else "+"
+    size = "" if abs(weight) == 1 else f"{abs(weight):g} ×"
+    return f"{sign} {size}".strip()

@@ -1,0 +1,91 @@
+"""Images of a model as they are inside, (N, C, *space), and checks of what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from anamorph.latents import mode_standard_deviations
+from anamorph.model import ShapeAppearanceModel
+
+Array = NDArray[np.floating]
+Images = NDArray[Any] | Sequence[Any]
+_MOST_IMAGES = 8  # that are shown when nobody says which
+
+
+def observed_images(model: ShapeAppearanceModel, images: Images) -> Array:
+    """Return a user's images as the model sees them, NaN where missing."""
+    checked = model._checked_images(images)
+    return checked.read(slice(0, len(checked)))
+
+
+def expected_images(model: ShapeAppearanceModel, latents: Array, part: str = "both") -> Array:
+    """Return the images that latents stand for, (N, C, *space)."""
+    return channels_first(model, model.inverse_transform(latents, part))
+
+
+def channels_first(model: ShapeAppearanceModel, images: Array) -> Array:
+    """Undo what `ImageFormat.to_user` does."""
+    layout = model._format
+    if layout.channel_axis is not None:
+        return np.moveaxis(images, layout.channel_axis, 1)
+    return np.moveaxis(images, -1, 1) if layout.holds_labels else images[:, None]
+
+
+def along_mode(
+    model: ShapeAppearanceModel, mode: int, deviations: Sequence[float] | Array, part: str
+) -> Array:
+    """Return images along one mode, at some standard deviations."""
+    check_is_fitted(model, "mean_")
+    n_latents = len(model.latent_precision_)
+    check_integer("a mode", mode, 0, n_latents - 1)
+    latents = np.zeros((len(deviations), n_latents))
+    latents[:, mode] = deviations
+    latents *= mode_standard_deviations(model.latent_precision_)
+    return expected_images(model, latents, part)
+
+
+def mean_image(model: ShapeAppearanceModel) -> Array:
+    """Return the image of z = 0, whose values decide on colours where there are no data."""
+    return expected_images(model, np.zeros((1, len(model.latent_precision_))))
+
+
+def take_images(images: Images, chosen: list[int]) -> Images:
+    """Return some of the images."""
+    return images[chosen] if isinstance(images, np.ndarray) else [images[n] for n in chosen]
+
+
+def check_integer(name: str, value: object, lowest: int, highest: int | None = None) -> None:
+    """Raise a ValueError unless a value is an integer in a range."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or not lowest <= value <= (np.inf if highest is None else highest):  # type: ignore[operator]
+        accepted = f">= {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise ValueError(f"{name} must be an integer {accepted}, got {value!r}")
+
+
+def checked_indices(indices: Iterable[int] | None, n_images: int) -> list[int]:
+    """Return which images to show: the first few if nobody says."""
+    chosen = list(range(min(_MOST_IMAGES, n_images)) if indices is None else indices)
+    if not chosen:
+        raise ValueError("no images to show: indices are empty")
+    for index in chosen:
+        check_integer("an index", index, 0, n_images - 1)
+    return chosen
+
+
+def checked_latents(model: ShapeAppearanceModel, latents: Any, n_rows: int) -> Array:
+    """Return latents (n_rows, K) as an array."""
+    check_is_fitted(model, "mean_")
+    codes = [np.asarray(row, np.float64) for row in latents]
+    n_latents = len(model.latent_precision_)
+    wrong = [row.shape for row in codes if row.shape != (n_latents,)]
+    if wrong or len(codes) != n_rows:
+        raise ValueError(
+            f"latents must be {n_rows} x {n_latents}, a row of K for each image, got "
+            f"{len(codes)} rows" + (f", one of shape {wrong[0]}" if wrong else "")
+        )
+    return np.array(codes)

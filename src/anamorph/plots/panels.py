@@ -1,0 +1,99 @@
+"""Panels: rows of images with names, drawn into a figure; and axes for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from anamorph.model import ShapeAppearanceModel
+from anamorph.plots.rendering import Frame, Limits, class_colours, frame_of, palette_of
+
+Array = NDArray[np.floating]
+AnyFigure = Figure | SubFigure
+Row = tuple[str, Array]  # its name, and images (n, C, *space)
+
+
+def draw_rows(
+    model: ShapeAppearanceModel,
+    rows: Sequence[Row],
+    titles: Sequence[str] | None,
+    deciding: Array,
+    limits: Limits | None,
+    voxel: Sequence[int] | None,
+    figure: AnyFigure | None,
+    keys: Sequence[Patch] = (),
+) -> AnyFigure:
+    """Draw rows of images, with colours decided by the values of some of them."""
+    frame, palette = model_frame(model, voxel), palette_of(deciding, model.likelihood, limits)
+    n_columns = max(len(images) for _, images in rows)
+    keys = [*_class_keys(model), *keys]
+    if figure is None:
+        longest_line = max(len(line) for name, _ in rows for line in name.split("\n"))
+        margins = (0.1 + 0.09 * longest_line, 0.3 * bool(titles) + 0.3 * bool(keys))
+        figure = _figure_of_panels(frame, len(rows), n_columns, margins)
+    panels = figure.subplots(len(rows), n_columns, squeeze=False)
+    for (name, images), row in zip(rows, panels, strict=True):
+        for axes in row[len(images) :]:
+            axes.set_axis_off()
+        for axes, image in zip(row, images, strict=False):
+            frame.draw(axes, palette.rgb(image))
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    for axes, title in zip(panels[0], titles or (), strict=False):
+        axes.set_title(title, fontsize="medium")
+    if keys:
+        figure.legend(
+            handles=keys, loc="outside lower center", ncols=min(len(keys), 6), frameon=False
+        )
+    return figure
+
+
+def _figure_of_panels(
+    frame: Frame, n_rows: int, n_columns: int, margins: tuple[float, float]
+) -> Figure:
+    is_volume = len(frame.views) > 1
+    pad = 0.08 if is_volume else 0.03  # inches; slices of one volume are closer than volumes
+    width, height = panel_size(frame, 1.9 if is_volume else 1.15)
+    size = (n_columns * (width + 2 * pad) + margins[0], n_rows * (height + 2 * pad) + margins[1])
+    engine = ConstrainedLayoutEngine(w_pad=pad, h_pad=pad, wspace=0, hspace=0, compress=True)
+    return Figure(size, layout=engine)
+
+
+def _class_keys(model: ShapeAppearanceModel) -> list[Patch]:
+    if model.likelihood != "categorical":
+        return []
+    colours = class_colours(len(model.mean_))
+    return [
+        Patch(facecolor=tuple(colour), edgecolor="grey", label=f"class {c}")
+        for c, colour in enumerate(colours)
+    ]
+
+
+def model_frame(model: ShapeAppearanceModel, voxel: Sequence[int] | None) -> Frame:
+    """Return where the slices of images of a model are shown."""
+    return frame_of(model.mean_.shape[1:], model.voxel_size, voxel)
+
+
+def panel_size(frame: Frame, longest: float, extra_width: float = 0.0) -> tuple[float, float]:
+    """Return width and height, in inches, of a panel of the shape of a frame."""
+    scale = longest / max(frame.size)
+    return frame.size[0] * scale + extra_width, frame.size[1] * scale
+
+
+def axes_or_new(axes: Axes | None, size: tuple[float, float]) -> Axes:
+    """Return the given axes, or those of a new figure."""
+    return Figure(size, layout="constrained").subplots() if axes is None else axes
+
+
+def image_titles(names: Sequence[str] | None, chosen: list[int], n_images: int) -> list[str]:
+    """Return what to write above the chosen images."""
+    if names is None:
+        return [f"image {n}" for n in chosen]
+    if len(names) != n_images:
+        raise ValueError(f"names must be {n_images}, one for each image, got {len(names)}")
+    return [names[n] for n in chosen]
