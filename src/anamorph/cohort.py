@@ -79,6 +79,7 @@ class Cohort:
         self.identities = identities
         self.latents: Float64Array = np.zeros((len(images), settings.layout.n_latents))
         self._budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
+        self.latents_before_turn = self.latents
         self._start = start
         self._latents_version = 0
         self._displacements = _KeptDisplacements(len(images), settings, self._budget // 2)
@@ -103,14 +104,6 @@ class Cohort:
     def restore(self, latents: Float64Array) -> None:
         """Take up latents (N, K) from a checkpoint."""
         self._set_latents(latents)
-
-    def forget_displacements(self) -> None:
-        """Shoot anew at the next question, as a fit does that goes on from a checkpoint.
-
-        What is kept was shot before the latents were orthogonalised: the same but for rounding,
-        which would set the two fits apart.
-        """
-        self._displacements.close(None)
 
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
@@ -148,6 +141,7 @@ class Cohort:
         The published bases must be those that go with T z, so that no warp changes.
         """
         if transform is not None:
+            self.latents_before_turn = self.latents
             self.latents = self.latents @ transform.T
         settings, generator = self.settings, self._current()
         return self._derivative_sums(
@@ -156,6 +150,14 @@ class Cohort:
             (settings.n_dims, settings.n_shape_hessian),
             generator.shape_derivatives,
         )
+
+    def keep_displacements(self) -> Sums:
+        """Shoot every image, if there is memory to keep what comes of it."""
+        if self._displacements.has_room:
+            for batch in self._batches():
+                run_parallel(self._displacement, _parts(batch))
+            self._displacements.close(self._warp_key())
+        return self._answer("keep_displacements")
 
     def appearance_derivatives(self) -> Sums:
         """Differentiate with respect to the appearance basis."""
@@ -349,6 +351,11 @@ class _KeptDisplacements:
         self._store: NDArray[np.float32] | None = np.empty(shape, np.float32) if fits else None
         self._key: tuple[int, int] | None = None
 
+    @property
+    def has_room(self) -> bool:
+        """Whether anything can be kept."""
+        return self._store is not None
+
     def get(self, part: slice, key: tuple[int, int]) -> Array | None:
         """Return what is kept of some images, None if it is not what `key` stands for."""
         return self._store[part] if self._store is not None and key == self._key else None
@@ -359,7 +366,7 @@ class _KeptDisplacements:
             self._key = None
             self._store[part] = displacement
 
-    def close(self, key: tuple[int, int] | None) -> None:
+    def close(self, key: tuple[int, int]) -> None:
         """Say, after a pass over all images, which basis and latents the displacements are of."""
         self._key = key
 

@@ -43,6 +43,24 @@ _STEP_GROWTH = 1.1
 
 
 @dataclass(frozen=True)
+class Turn:
+    """An orthogonalisation: latents z became T z, and the shape basis what goes with them.
+
+    Warps that are kept were shot before it. Shot again after it they would be the same but for
+    rounding, which iterations amplify.
+
+    Attributes
+    ----------
+    transform : (K, K)
+        T.
+    shape_basis_before : (Kv, d, *space)
+    """
+
+    transform: Float64Array
+    shape_basis_before: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
 class State:
     """Where a fit stands after an iteration (with the latents, which stay with the images).
 
@@ -54,12 +72,15 @@ class State:
         By how much basis updates are damped; it persists from one iteration to the next.
     objective : tuple of float
         What is shown to people, after each iteration.
+    turn : Turn, optional
+        The last orthogonalisation, which is needed to go on exactly as if nothing had happened.
     """
 
     parameters: Parameters
     latents: LatentSums
     step: float = 1.0
     objective: tuple[float, ...] = ()
+    turn: Turn | None = None
 
 
 class Fit:
@@ -102,9 +123,18 @@ class Fit:
         return State(parameters, latents)
 
     def iterate(self, state: State) -> Iterator[State]:
-        """Yield the state after each iteration, without end."""
+        """Yield the state after each iteration, without end.
+
+        If the state comes from a checkpoint, the latents are those from before its turn.
+        """
+        transform = None
+        if state.turn is not None:
+            transform = state.turn.transform
+            before = replace(state.parameters, shape_basis=state.turn.shape_basis_before)
+            self.sites.publish(before)
+            self.sites.ask("keep_displacements")
         self.sites.publish(state.parameters)
-        evaluated = self.sites.ask("shape_derivatives")
+        evaluated = self.sites.ask("shape_derivatives", transform=transform)
         while True:
             state, evaluated = self._iteration(state, evaluated)
             yield state
@@ -270,7 +300,8 @@ class Fit:
                 latents.scatter + latents.covariance_sum, latents.n_images, settings.prior_dof
             ),
         )
-        return transform, replace(state, parameters=parameters, latents=latents)
+        turn = Turn(transform, state.parameters.shape_basis)
+        return transform, replace(state, parameters=parameters, latents=latents, turn=turn)
 
     def _finished(self, state: State, evaluated: Sums) -> State:
         """Return the state with its objective noted down."""

@@ -233,13 +233,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             logger.info("Going on from %s, after %d iterations", checkpoint, len(state.objective))
         else:
             state = fit.start(cohort.moments(), seed)
+        if state.turn is not None and self._is_finished(state.objective):
+            cohort.restore(cohort.latents @ state.turn.transform.T)
         iterations = fit.iterate(state)
-        while len(state.objective) < self.n_iter and not self._is_converged(state.objective):
+        while not self._is_finished(state.objective):
             started = time.perf_counter()
             state = next(iterations)
             if checkpoint is not None:
-                write_checkpoint(checkpoint, fingerprint, state, cohort.latents)
-                cohort.forget_displacements()
+                write_checkpoint(checkpoint, fingerprint, state, cohort.latents_before_turn)
             if self.verbose:
                 n_done, elapsed = len(state.objective), time.perf_counter() - started
                 print(
@@ -249,7 +250,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 )
         return state
 
-    def _is_converged(self, objective: Sequence[float]) -> bool:
+    def _is_finished(self, objective: Sequence[float]) -> bool:
+        """Tell whether `n_iter` or `tol` is reached."""
+        if len(objective) >= self.n_iter:
+            return True
         if self.tol is None or len(objective) < 2:
             return False
         total = max(objective) - min(objective)

@@ -17,6 +17,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     # Sums of z and z z'.
     "start_latents": ("latent_sum", "latent_scatter"),
     "transform_latents": (),
+    "keep_displacements": (),
     # Derivatives per column of a basis, weighted by z (gradient) and z^2 (Hessian).
     "shape_derivatives": ("log_likelihood", "gradient", "hessian"),
     "appearance_derivatives": ("log_likelihood", "gradient", "hessian"),

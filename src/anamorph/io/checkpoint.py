@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.fitting import State
+from anamorph.fitting import State, Turn
 from anamorph.io.errors import ModelFileError
 from anamorph.io.modelfile import PARAMETER_ARRAYS, parameters_from
 from anamorph.io.tensors import read_tensors, write_tensors
@@ -27,8 +27,10 @@ _VERSION = 1
 def write_checkpoint(
     path: str | os.PathLike[str], fingerprint: str, state: State, latents: NDArray[np.float64]
 ) -> None:
-    """Write where a fit stands: its state, and the latents of its images (N, K)."""
-    sums = state.latents
+    """Write where a fit stands: its state, and the latents (N, K) from before its last turn."""
+    sums, turn = state.latents, state.turn
+    if turn is None:
+        raise ValueError("a fit has no checkpoint before its first iteration")
     arrays: dict[str, NDArray[Any]] = {
         name: getattr(state.parameters, name) for name in PARAMETER_ARRAYS
     }
@@ -36,6 +38,8 @@ def write_checkpoint(
         "latents": latents,
         "latent_scatter": sums.scatter,
         "covariance_sum": sums.covariance_sum,
+        "transform": turn.transform,
+        "shape_basis_before": turn.shape_basis_before,
     }
     facts = {
         "fingerprint": fingerprint,
@@ -49,7 +53,7 @@ def write_checkpoint(
 def read_checkpoint(
     path: str | os.PathLike[str], fingerprint: str
 ) -> tuple[State, NDArray[np.float64]]:
-    """Return the state and the latents in a checkpoint of the fit with this fingerprint."""
+    """Return the state in a checkpoint of this fit, and the latents from before its turn."""
     arrays, facts = read_tensors(path, "checkpoint", _VERSION)
     if facts["fingerprint"] != fingerprint:
         raise ModelFileError(
@@ -62,7 +66,13 @@ def read_checkpoint(
         arrays["covariance_sum"],
         facts["log_determinant_sum"],
     )
-    state = State(parameters_from(arrays), latents, facts["step"], tuple(facts["objective"]))
+    state = State(
+        parameters_from(arrays),
+        latents,
+        facts["step"],
+        tuple(facts["objective"]),
+        Turn(arrays["transform"], arrays["shape_basis_before"]),
+    )
     return state, arrays["latents"]
 
 
