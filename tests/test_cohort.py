@@ -312,6 +312,7 @@ def all_answers(cohort, transform, shift):
     """Return the answers to all questions, in an order in which a fit could ask them."""
     return {
         "moments": cohort.moments(),
+        "keep_displacements": cohort.keep_displacements(),
         "shape_derivatives": cohort.shape_derivatives(),
         "appearance_derivatives": cohort.appearance_derivatives(),
         "propose_latents": cohort.propose_latents(),
