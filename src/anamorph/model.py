@@ -14,6 +14,15 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from anamorph.arguments import (
+    check_integer,
+    check_number,
+    checked_balance,
+    checked_components,
+    checked_seed,
+    checked_start,
+    is_number,
+)
 from anamorph.cohort import Cohort
 from anamorph.encoding import Encoded, encode
 from anamorph.fitting import Fit, State
@@ -200,14 +209,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self._checked_choice("device", ("cpu",))
         images = open_images(X, likelihood, self.channel_axis)
         settings = self._settings(images.format, len(images), images.voxel_size)
-        seed = _checked_seed(self.random_state)
+        seed = checked_seed(self.random_state)
         images.check(for_fit=True)
         cohort = Cohort(
             images,
             settings,
             images.identities,
             self.memory_budget,
-            _checked_start(start, len(images), settings.layout.n_latents),
+            checked_start(start, len(images), settings.layout.n_latents),
         )
         with use_threads(self.n_threads), threadpool_limits(1, "blas"):
             state = self._run(cohort, settings, seed, checkpoint)
@@ -431,22 +440,22 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> Settings:
         """Return the checked settings of a fit."""
         layout = LatentLayout.named(
-            self._checked_choice("latents", LAYOUTS), _checked_components(self.n_components)
+            self._checked_choice("latents", LAYOUTS), checked_components(self.n_components)
         )
         if layout.n_latents > n_images - 1:
             raise ValueError(
                 f"n_components must be at most the number of images less one, got "
                 f"{layout.n_latents} for {n_images} images"
             )
-        _check_integer("n_iter", self.n_iter, 0)
-        _check_integer("n_steps", self.n_steps, 1)
+        check_integer("n_iter", self.n_iter, 0)
+        check_integer("n_steps", self.n_steps, 1)
         for name in ("tol", "prior_dof"):
             if getattr(self, name) is not None:
-                _check_number(name, getattr(self, name))
-        if not _is_number(self.decimation) or self.decimation == 0:
+                check_number(name, getattr(self, name))
+        if not is_number(self.decimation) or self.decimation == 0:
             raise ValueError(f"decimation must be a positive number, got {self.decimation!r}")
         if self.memory_budget is not None:
-            _check_integer("memory_budget", self.memory_budget, 1)
+            check_integer("memory_budget", self.memory_budget, 1)
         prior_dof = float(layout.n_latents if self.prior_dof is None else self.prior_dof)
         check_prior_dof(prior_dof, layout.n_latents)
         return Settings(
@@ -460,62 +469,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             shape_penalty=self._penalty("shape", image_format.likelihood),
             appearance_penalty=self._penalty("appearance", image_format.likelihood),
             mean_penalty=self._penalty("mean", image_format.likelihood),
-            balance=_checked_balance(self.balance),
+            balance=checked_balance(self.balance),
             prior_dof=prior_dof,
             n_steps=int(self.n_steps),
             decimation=float(self.decimation),
         )
-
-
-def _checked_components(n_components: object) -> int | tuple[int, int]:
-    if isinstance(n_components, tuple | list):
-        if len(n_components) != 2:
-            raise ValueError(f"n_components must be an integer or a pair, got {n_components!r}")
-        for number in n_components:
-            _check_integer("n_components", number, 1)
-        return int(n_components[0]), int(n_components[1])
-    _check_integer("n_components", n_components, 1)
-    return int(n_components)  # type: ignore[call-overload, no-any-return]
-
-
-def _check_integer(name: str, value: object, lowest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-        raise ValueError(f"{name} must be an integer >= {lowest}, got {value!r}")
-
-
-def _is_number(value: object) -> bool:
-    """Tell whether a value is a finite number that is not negative."""
-    return isinstance(value, int | float | np.number) and 0 <= float(value) < np.inf
-
-
-def _check_number(name: str, value: object) -> None:
-    if not _is_number(value):
-        raise ValueError(f"{name} must be a number >= 0, got {value!r}")
-
-
-def _checked_balance(balance: object) -> tuple[float, float]:
-    is_pair = isinstance(balance, Sequence | np.ndarray) and len(balance) == 2
-    if not is_pair or not all(map(_is_number, balance)) or not balance[0] > 0:  # type: ignore[call-overload, index]
-        raise ValueError(f"balance must be two numbers, > 0 and >= 0, got {balance!r}")
-    return float(balance[0]), float(balance[1])  # type: ignore[index]
-
-
-def _checked_seed(random_state: object) -> int:
-    if random_state is None:
-        return 0
-    _check_integer("random_state", random_state, 0)
-    return int(random_state)  # type: ignore[call-overload, no-any-return]
-
-
-def _checked_start(start: ArrayLike | None, n_images: int, n_latents: int) -> Float64Array | None:
-    if start is None:
-        return None
-    try:
-        latents = np.array(start, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"start must hold numbers, got {type(start).__name__}") from None
-    if latents.shape != (n_images, n_latents):
-        raise ValueError(f"start must have shape ({n_images}, {n_latents}), got {latents.shape}")
-    if not np.isfinite(latents).all():
-        raise ValueError("start must be finite, got NaN or infinity")
-    return latents
