@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from anamorph import ShapeAppearanceModel
+from anamorph.arguments import checked_settings
 from anamorph.cohort import Cohort
 from anamorph.datasets import digits
 from anamorph.fitting import Fit
@@ -65,7 +66,8 @@ def prepare(
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return functions that do one iteration, and that shoot all images once."""
     source = ArrayImages(images, options["likelihood"])
-    settings = ShapeAppearanceModel(n_components, **options)._settings(source.format, len(images))
+    arguments = ShapeAppearanceModel(n_components, **options).get_params()
+    settings = checked_settings(arguments, source.format, len(images))
     cohort = Cohort(source, settings, range(len(images)))
     fit = Fit(LocalSites([cohort]), settings)
     states = fit.iterate(fit.start(cohort.moments(), seed=0))

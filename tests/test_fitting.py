@@ -9,12 +9,12 @@ from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
 from anamorph import fitting
+from anamorph.arguments import DEFAULT_PENALTIES
 from anamorph.cohort import Cohort
 from anamorph.encoding import encode
 from anamorph.fitting import Fit
 from anamorph.generator import Generator
 from anamorph.likelihoods import LIKELIHOODS
-from anamorph.model import DEFAULT_PENALTIES
 from anamorph.objective import LatentSums, approximate_evidence
 from anamorph.sites import LocalSites
 from tests import simulated

@@ -94,7 +94,7 @@ def test_methods_are_pinned():
     def arguments(name):
         return list(inspect.signature(getattr(ShapeAppearanceModel, name)).parameters)
 
-    assert arguments("fit") == ["self", "X", "y", "start", "checkpoint"]
+    assert arguments("fit") == ["self", "X", "y", "start", "checkpoint", "callback"]
     assert arguments("inverse_transform") == ["self", "Z", "part"]
     assert arguments("sample")[1:] == ["n_samples", "random_state"]
     for name in ("transform", "impute", "score_samples"):

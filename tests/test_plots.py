@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from anamorph import ShapeAppearanceModel, plots
 from anamorph.geometry import jacobian_determinant
 from anamorph.io.arrays import ImageFormat
+from anamorph.io.modelfile import Origin
 from anamorph.latents import mode_standard_deviations
 from anamorph.plots.rendering import MISSING, channel_colours, class_colours, frame_of, palette_of
 from tests import simulated
@@ -35,7 +36,7 @@ def random_model(kind):
         K, likelihood=likelihood, channel_axis=channel_axis, voxel_size=voxel_size
     )
     layout = ImageFormat(likelihood, space, n_channels, channel_axis)
-    model._set_fitted(layout, settings, parameters, [-9.0, -5.0, -4.0])
+    model._set_fitted(layout, settings, parameters, [-9.0, -5.0, -4.0], Origin(N))
     if kind == "volumes":
         return model, images.argmax(axis=1)
     return model, layout.to_user(images)

@@ -2,12 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.geometry.grid import check_penalty, check_voxel_size
+from anamorph.io.arrays import ImageFormat
+from anamorph.latents import check_prior_dof
+from anamorph.settings import LatentLayout, Settings
+
 Float64Array = NDArray[np.float64]
+
+LAYOUTS = ("joint", "separate", "shape", "appearance")
+
+# A voxel of an image with noise of 5 % of its range tells as much as a hundred binary ones, and
+# penalties are measured against what voxels tell.
+_FIRM = {"shape": (0.001, 0.0, 16.0, 1.0, 1.0), "appearance": (0.01, 1.0, 1.0)}
+_GENTLE = {"shape": (0.0002, 0.002, 0.2, 0.02, 0.02), "appearance": (0.0002, 0.02, 0.0)}
+DEFAULT_PENALTIES: dict[str, dict[str, tuple[float, ...]]] = {
+    "gaussian": _FIRM | {"mean": (1e-5, 1e-3, 1e-3)},
+    "bernoulli": _GENTLE | {"mean": (1e-6, 1e-4, 1e-4)},
+    "categorical": _GENTLE | {"mean": (1e-6, 1e-4, 1e-4)},
+}
+
+
+def checked_settings(
+    arguments: Mapping[str, Any],
+    image_format: ImageFormat,
+    n_images: int,
+    voxel_size: tuple[float, ...] | None = None,
+) -> Settings:
+    """Return the settings of a fit.
+
+    Parameters
+    ----------
+    arguments : dict
+        Those of the estimator.
+    image_format : ImageFormat
+    n_images : int
+    voxel_size : 2 or 3 numbers, optional
+        Of the images, unless an argument says otherwise.
+    """
+    check_choice("latents", arguments["latents"], LAYOUTS)
+    layout = LatentLayout.named(arguments["latents"], checked_components(arguments["n_components"]))
+    if layout.n_latents > n_images - 1:
+        raise ValueError(
+            f"n_components must be at most the number of images less one, got "
+            f"{layout.n_latents} for {n_images} images"
+        )
+    check_integer("n_iter", arguments["n_iter"], 0)
+    check_integer("n_steps", arguments["n_steps"], 1)
+    for name in ("tol", "prior_dof"):
+        if arguments[name] is not None:
+            check_number(name, arguments[name])
+    decimation = arguments["decimation"]
+    if not is_number(decimation) or decimation == 0:
+        raise ValueError(f"decimation must be a positive number, got {decimation!r}")
+    if arguments["memory_budget"] is not None:
+        check_integer("memory_budget", arguments["memory_budget"], 1)
+    prior_dof = float(
+        layout.n_latents if arguments["prior_dof"] is None else arguments["prior_dof"]
+    )
+    check_prior_dof(prior_dof, layout.n_latents)
+    if arguments["voxel_size"] is not None:
+        voxel_size = arguments["voxel_size"]
+    return Settings(
+        likelihood_name=image_format.likelihood,
+        layout=layout,
+        space=image_format.space,
+        n_channels=image_format.n_channels,
+        voxel_size=check_voxel_size(voxel_size, len(image_format.space)),
+        shape_penalty=_checked_penalty("shape", arguments),
+        appearance_penalty=_checked_penalty("appearance", arguments),
+        mean_penalty=_checked_penalty("mean", arguments),
+        balance=checked_balance(arguments["balance"]),
+        prior_dof=prior_dof,
+        n_steps=int(arguments["n_steps"]),
+        decimation=float(decimation),
+    )
+
+
+def _checked_penalty(name: str, arguments: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return a penalty as given, or the default of the likelihood."""
+    default = DEFAULT_PENALTIES[arguments["likelihood"]][name]
+    given = arguments[f"{name}_penalty"]
+    return check_penalty(default if given is None else given, len(default), f"{name}_penalty")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise a ValueError unless a value is one of some words."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, got {value!r}")
 
 
 def checked_components(n_components: object) -> int | tuple[int, int]:

@@ -9,6 +9,7 @@ does not help. An iteration asks five questions when all steps succeed at once.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -74,6 +75,8 @@ class State:
         What is shown to people, after each iteration.
     turn : Turn, optional
         The last orthogonalisation, which is needed to go on exactly as if nothing had happened.
+    seconds : tuple of float
+        That each iteration took.
     """
 
     parameters: Parameters
@@ -81,6 +84,7 @@ class State:
     step: float = 1.0
     objective: tuple[float, ...] = ()
     turn: Turn | None = None
+    seconds: tuple[float, ...] = ()
 
 
 class Fit:
@@ -136,7 +140,9 @@ class Fit:
         self.sites.publish(state.parameters)
         evaluated = self.sites.ask("shape_derivatives", transform=transform)
         while True:
+            started = time.perf_counter()
             state, evaluated = self._iteration(state, evaluated)
+            state = replace(state, seconds=(*state.seconds, time.perf_counter() - started))
             yield state
 
     # ---- one iteration

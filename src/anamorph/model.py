@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,30 +13,24 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from anamorph.arguments import (
-    check_integer,
-    check_number,
-    checked_balance,
-    checked_components,
-    checked_seed,
-    checked_start,
-    is_number,
-)
+from anamorph.arguments import check_choice, checked_seed, checked_settings, checked_start
 from anamorph.cohort import Cohort
 from anamorph.encoding import Encoded, encode
 from anamorph.fitting import Fit, State
 from anamorph.generator import Generator
-from anamorph.geometry.grid import check_penalty, check_voxel_size
-from anamorph.io.arrays import ImageFormat
+from anamorph.io.arrays import ArrayImages, ImageFormat
 from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
-from anamorph.io.collection import ImageCollection, open_images
+from anamorph.io.collection import ImageCollection, is_list_of_files, open_images
 from anamorph.io.errors import ImageError
-from anamorph.io.modelfile import StoredModel, read_model, write_model
+from anamorph.io.files import FileImages
+from anamorph.io.grid import Grid
+from anamorph.io.modelfile import Origin, StoredModel, read_model, write_model
 from anamorph.kernels.threads import run_parallel, use_threads
-from anamorph.latents import check_prior_dof, draw_latents
+from anamorph.latents import draw_latents
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.parameters import Parameters
-from anamorph.settings import LatentLayout, Settings
+from anamorph.progress import Progress
+from anamorph.settings import Settings
 from anamorph.sites import LocalSites
 
 logger = logging.getLogger("anamorph")
@@ -45,18 +38,8 @@ logger = logging.getLogger("anamorph")
 Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
 
-LAYOUTS = ("joint", "separate", "shape", "appearance")
 PARTS = ("both", "shape", "appearance")
 
-# A voxel of an image with noise of 5 % of its range tells as much as a hundred binary ones, and
-# penalties are measured against what voxels tell.
-_FIRM = {"shape": (0.001, 0.0, 16.0, 1.0, 1.0), "appearance": (0.01, 1.0, 1.0)}
-_GENTLE = {"shape": (0.0002, 0.002, 0.2, 0.02, 0.02), "appearance": (0.0002, 0.02, 0.0)}
-DEFAULT_PENALTIES: dict[str, dict[str, tuple[float, ...]]] = {
-    "gaussian": _FIRM | {"mean": (1e-5, 1e-3, 1e-3)},
-    "bernoulli": _GENTLE | {"mean": (1e-6, 1e-4, 1e-4)},
-    "categorical": _GENTLE | {"mean": (1e-6, 1e-4, 1e-4)},
-}
 _IMAGES_PER_PART = 64
 
 
@@ -80,7 +63,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         one of them.
     shape_penalty : 5 numbers, optional
         Weights of the size, stretching, bending, elasticity and divergence of velocities; by
-        default `DEFAULT_PENALTIES` of the likelihood, as for the others.
+        default `arguments.DEFAULT_PENALTIES` of the likelihood, as for the others.
     appearance_penalty, mean_penalty : 3 numbers, optional
         Weights of the size, stretching and bending of modes of appearance, and of the mean (per
         image).
@@ -127,6 +110,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     objective_ : list of float
         Approximate log evidence after each iteration.
     n_iter_ : int
+    origin_ : Origin
+        The number of images that the model was fitted to, their affine and margin, and how long
+        iterations took.
 
     References
     ----------
@@ -191,6 +177,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callable[[Progress], object] | None = None,
     ) -> ShapeAppearanceModel:
         """Learn mean, modes and latents from images.
 
@@ -204,11 +191,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Latents to start from, instead of random ones.
         checkpoint : path, optional
             Written after every iteration, and resumed from if it exists.
+        callback : callable, optional
+            Called with the `Progress` after every iteration.
         """
-        likelihood = self._checked_choice("likelihood", tuple(LIKELIHOODS))
-        self._checked_choice("device", ("cpu",))
-        images = open_images(X, likelihood, self.channel_axis)
-        settings = self._settings(images.format, len(images), images.voxel_size)
+        check_choice("likelihood", self.likelihood, tuple(LIKELIHOODS))
+        check_choice("device", self.device, ("cpu",))
+        images = open_images(X, self.likelihood, self.channel_axis)
+        settings = checked_settings(
+            self.get_params(deep=False), images.format, len(images), images.voxel_size
+        )
         seed = checked_seed(self.random_state)
         images.check(for_fit=True)
         cohort = Cohort(
@@ -219,8 +210,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             checked_start(start, len(images), settings.layout.n_latents),
         )
         with use_threads(self.n_threads), threadpool_limits(1, "blas"):
-            state = self._run(cohort, settings, seed, checkpoint)
-        self._set_fitted(images.format, settings, state.parameters, list(state.objective))
+            state = self._run(cohort, settings, seed, checkpoint, callback)
+        origin = Origin(len(images), images.affine, images.pad, state.seconds)
+        self._set_fitted(images.format, settings, state.parameters, list(state.objective), origin)
         self.latents_ = cohort.latents
         return self
 
@@ -230,6 +222,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         settings: Settings,
         seed: int,
         checkpoint: str | os.PathLike[str] | None,
+        callback: Callable[[Progress], object] | None,
     ) -> State:
         """Iterate until `n_iter` or `tol` is reached, from the start or from a checkpoint."""
         fit = Fit(LocalSites([cohort]), settings)
@@ -246,17 +239,20 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             cohort.restore(cohort.latents @ state.turn.transform.T)
         iterations = fit.iterate(state)
         while not self._is_finished(state.objective):
-            started = time.perf_counter()
             state = next(iterations)
             if checkpoint is not None:
                 write_checkpoint(checkpoint, fingerprint, state, cohort.latents_before_turn)
+            progress = Progress(
+                len(state.objective),
+                self.n_iter,
+                state.latents.n_images,
+                state.objective,
+                state.seconds,
+            )
             if self.verbose:
-                n_done, elapsed = len(state.objective), time.perf_counter() - started
-                print(
-                    f"Iteration {n_done} of {self.n_iter}: objective {state.objective[-1]:.8g}, "
-                    f"{elapsed:.2g} s, about {elapsed * (self.n_iter - n_done):.0f} s left",
-                    flush=True,
-                )
+                print(progress, flush=True)
+            if callback is not None:
+                callback(progress)
         return state
 
     def _is_finished(self, objective: Sequence[float]) -> bool:
@@ -296,16 +292,21 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         array of shape (N, *space), with channels where the images had them
             Expected images; for label maps probabilities, with classes last.
         """
-        check_is_fitted(self, "mean_")
-        if part not in PARTS:
-            raise ValueError(f"part must be one of {PARTS}, got {part!r}")
-        latents = np.asarray(Z, np.float64)
-        n_latents = self._generator.settings.layout.n_latents
-        if latents.ndim != 2 or latents.shape[1] != n_latents:
-            raise ValueError(f"Z must have shape (N, {n_latents}), got {latents.shape}")
-        if not np.isfinite(latents).all():
-            raise ValueError("Z must be finite, got NaN or infinity")
+        latents = self._checked_latents(Z)
+        check_choice("part", part, PARTS)
         return self._format.to_user(self._expected_images(latents, part))
+
+    def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
+        """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
+
+        An image is the warped appearance: its value at x is that at x + displacement(x).
+        """
+        latents = self._checked_latents(Z)
+        displacement = self._generator.displacement(latents)
+        if displacement is None:
+            space = self._format.space
+            return np.zeros((len(latents), len(space), *space), np.float32)
+        return displacement
 
     def impute(self, X: ArrayLike | Sequence[Any]) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""
@@ -344,6 +345,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 self._generator.settings,
                 self._generator.parameters,
                 self.objective_,
+                self.origin_,
             ),
         )
 
@@ -352,7 +354,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return the model in a file."""
         stored = read_model(path)
         model = cls(**stored.arguments)
-        model._set_fitted(stored.format, stored.settings, stored.parameters, stored.objective)
+        model._set_fitted(
+            stored.format, stored.settings, stored.parameters, stored.objective, stored.origin
+        )
         return model
 
     # ---- pieces
@@ -363,6 +367,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         settings: Settings,
         parameters: Parameters,
         objective: list[float],
+        origin: Origin,
     ) -> None:
         self._format = image_format
         self._generator = Generator(settings, parameters)
@@ -374,6 +379,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.noise_variance_ = 1 / parameters.noise_precision
         self.objective_ = objective
         self.n_iter_ = len(objective)
+        self.origin_ = origin
 
     def _encode(self, X: ArrayLike | Sequence[Any]) -> Encoded:  # noqa: N803
         images = self._checked_images(X)
@@ -404,11 +410,20 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         most = int(np.clip(2**27 // image_bytes, 1, _IMAGES_PER_PART))
         return [slice(first, min(first + most, n_images)) for first in range(0, n_images, most)]
 
+    def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
+        check_is_fitted(self, "mean_")
+        latents = np.asarray(Z, np.float64)
+        n_latents = self._generator.settings.layout.n_latents
+        if latents.ndim != 2 or latents.shape[1] != n_latents:
+            raise ValueError(f"Z must have shape (N, {n_latents}), got {latents.shape}")
+        if not np.isfinite(latents).all():
+            raise ValueError("Z must be finite, got NaN or infinity")
+        return latents
+
     def _checked_images(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
         check_is_fitted(self, "mean_")
         expected = self._format
-        n_classes = expected.n_channels if expected.holds_labels else None
-        images = open_images(X, expected.likelihood, self.channel_axis, n_classes)
+        images = X if isinstance(X, ArrayImages | FileImages) else self._opened(X)
         for name in ("space", "n_channels"):
             given, wanted = getattr(images.format, name), getattr(expected, name)
             if given != wanted:
@@ -420,57 +435,41 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         images.check(for_fit=False)
         return images
 
-    def _penalty(self, name: str, likelihood: str) -> tuple[float, ...]:
-        """Return a penalty as given, or the default of the likelihood."""
-        default = DEFAULT_PENALTIES[likelihood][name]
-        given = getattr(self, f"{name}_penalty")
-        return check_penalty(default if given is None else given, len(default), f"{name}_penalty")
-
-    def _checked_choice(self, name: str, choices: tuple[str, ...]) -> str:
-        value = getattr(self, name)
-        if value not in choices:
-            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
-        return str(value)
-
-    def _settings(
+    def open_files(
         self,
-        image_format: ImageFormat,
-        n_images: int,
-        voxel_size: tuple[float, ...] | None = None,
-    ) -> Settings:
-        """Return the checked settings of a fit."""
-        layout = LatentLayout.named(
-            self._checked_choice("latents", LAYOUTS), checked_components(self.n_components)
+        files: Sequence[Any],
+        *,
+        resample: bool = False,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> FileImages:
+        """Return image files as the model needs them: on its grid, with its margin and classes.
+
+        Parameters
+        ----------
+        files : list of paths, or of tuples of paths
+            One file per image, or one tissue map per class and image.
+        resample : bool
+            Whether to bring files that are on other grids onto that of the model.
+        cache : path, optional
+            Folder to keep decoded images in; by default a temporary one.
+        """
+        check_is_fitted(self, "mean_")
+        expected, origin = self._format, self.origin_
+        grid = Grid(expected.space, origin.affine).padded(-origin.pad)
+        return FileImages(
+            files,
+            expected.likelihood,
+            self.channel_axis,
+            expected.n_channels if expected.holds_labels else None,
+            resample=resample,
+            pad=origin.pad,
+            onto=None if origin.affine is None else grid,
+            cache=cache,
         )
-        if layout.n_latents > n_images - 1:
-            raise ValueError(
-                f"n_components must be at most the number of images less one, got "
-                f"{layout.n_latents} for {n_images} images"
-            )
-        check_integer("n_iter", self.n_iter, 0)
-        check_integer("n_steps", self.n_steps, 1)
-        for name in ("tol", "prior_dof"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name))
-        if not is_number(self.decimation) or self.decimation == 0:
-            raise ValueError(f"decimation must be a positive number, got {self.decimation!r}")
-        if self.memory_budget is not None:
-            check_integer("memory_budget", self.memory_budget, 1)
-        prior_dof = float(layout.n_latents if self.prior_dof is None else self.prior_dof)
-        check_prior_dof(prior_dof, layout.n_latents)
-        return Settings(
-            likelihood_name=image_format.likelihood,
-            layout=layout,
-            space=image_format.space,
-            n_channels=image_format.n_channels,
-            voxel_size=check_voxel_size(
-                voxel_size if self.voxel_size is None else self.voxel_size, len(image_format.space)
-            ),
-            shape_penalty=self._penalty("shape", image_format.likelihood),
-            appearance_penalty=self._penalty("appearance", image_format.likelihood),
-            mean_penalty=self._penalty("mean", image_format.likelihood),
-            balance=checked_balance(self.balance),
-            prior_dof=prior_dof,
-            n_steps=int(self.n_steps),
-            decimation=float(self.decimation),
-        )
+
+    def _opened(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
+        if is_list_of_files(X):
+            return self.open_files(cast(Sequence[Any], X))
+        expected = self._format
+        n_classes = expected.n_channels if expected.holds_labels else None
+        return open_images(X, expected.likelihood, self.channel_axis, n_classes)

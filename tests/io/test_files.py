@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
+from anamorph.arguments import checked_settings
 from anamorph.cohort import Cohort
 from anamorph.io.arrays import ArrayImages
 from anamorph.io.errors import ImageError
@@ -348,7 +349,7 @@ def test_a_cohort_sees_no_difference_between_files_and_arrays(tmp_path):
     model = ShapeAppearanceModel(1)
     sums = []
     for images in (FileImages(paths), ArrayImages(stack, "gaussian")):
-        settings = model._settings(images.format, len(images))
+        settings = checked_settings(model.get_params(), images.format, len(images))
         sums.append(Cohort(images, settings, range(4)).moments())
     for name, field in sums[0].fields.items():
         assert np.array_equal(field, sums[1][name])

@@ -89,8 +89,10 @@ class ArrayImages:
             n_channels = self._n_classes(n_classes)
         self.format = ImageFormat(likelihood, tuple(space), n_channels, self._channel_axis)
 
-    #: Arrays do not say how large their voxels are.
+    #: Arrays do not say how large their voxels are, nor where.
     voxel_size = None
+    affine = None
+    pad = 0
 
     @property
     def identities(self) -> range:

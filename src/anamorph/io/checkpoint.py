@@ -46,6 +46,7 @@ def write_checkpoint(
         "log_determinant_sum": sums.log_determinant_sum,
         "step": state.step,
         "objective": list(state.objective),
+        "seconds": list(state.seconds),
     }
     write_tensors(path, "checkpoint", _VERSION, arrays, facts)
 
@@ -72,6 +73,7 @@ def read_checkpoint(
         facts["step"],
         tuple(facts["objective"]),
         Turn(arrays["transform"], arrays["shape_basis_before"]),
+        tuple(facts["seconds"]),
     )
     return state, arrays["latents"]
 

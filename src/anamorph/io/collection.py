@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
@@ -12,6 +12,16 @@ from anamorph.io.arrays import ArrayImages
 from anamorph.io.files import FileImages
 
 ImageCollection = ArrayImages | FileImages
+
+
+def is_list_of_files(images: object) -> bool:
+    """Tell whether images are given as paths, or as tuples of paths (tissue maps)."""
+    if not isinstance(images, list | tuple) or not images:
+        return False
+    first = images[0]
+    if isinstance(first, list | tuple) and first:
+        first = first[0]
+    return isinstance(first, str | os.PathLike)
 
 
 def open_images(
@@ -32,6 +42,6 @@ def open_images(
     """
     if isinstance(images, ArrayImages | FileImages):
         return images
-    if isinstance(images, list | tuple) and images and isinstance(images[0], str | os.PathLike):
-        return FileImages(images, likelihood, channel_axis, n_classes)
+    if is_list_of_files(images):
+        return FileImages(cast(Sequence[Any], images), likelihood, channel_axis, n_classes)
     return ArrayImages(images, likelihood, channel_axis, n_classes)

@@ -60,6 +60,7 @@ class FileImages:
     format : ImageFormat
     grid : Grid
         Of the images as they are read, padded.
+    pad : int
     identities : list of str
         Names of the files, without suffix, and with folders where they would not differ.
     """
@@ -98,7 +99,7 @@ class FileImages:
         self._first = self._sources[0][0]
         self._inner = self._first.grid if onto is None else onto
         self._check_alike(resample, None if onto is None else "the model's grid")
-        self._pad = pad
+        self.pad = pad
         self.grid = self._inner.padded(pad)
         self._cache = Cache(cache)
         self.format = self._format(n_classes)
@@ -121,7 +122,7 @@ class FileImages:
         numbers = range(len(self))[part]
         shape = (len(numbers), self.format.n_channels, *self.format.space)
         images = np.full(shape, np.nan, np.float32)
-        inner = tuple(slice(self._pad, self._pad + length) for length in self._inner.space)
+        inner = tuple(slice(self.pad, self.pad + length) for length in self._inner.space)
         for image, n in zip(images, numbers, strict=True):
             image[:, *inner] = self._channels(n)
         return images

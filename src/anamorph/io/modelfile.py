@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from anamorph.io.arrays import ImageFormat
 from anamorph.io.errors import ModelFileError
+from anamorph.io.grid import Affine
 from anamorph.io.tensors import read_tensors, write_tensors
 from anamorph.parameters import Parameters
 from anamorph.settings import LatentLayout, Settings
@@ -19,6 +20,28 @@ from anamorph.settings import LatentLayout, Settings
 _VERSION = 1
 #: Names of the arrays of `Parameters`, in its order.
 PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model comes from.
+
+    Attributes
+    ----------
+    n_images : int
+        That it was fitted to.
+    affine : array of shape (4, 4), optional
+        From voxels of the model to mm, where the images were files that have one.
+    pad : int
+        Voxels of missing margin that every image was given on each side.
+    seconds : tuple of float
+        That each iteration took.
+    """
+
+    n_images: int
+    affine: Affine | None = None
+    pad: int = 0
+    seconds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,6 +57,7 @@ class StoredModel:
     parameters : Parameters
     objective : list of float
         After each iteration of the fit.
+    origin : Origin
     """
 
     arguments: dict[str, Any]
@@ -41,6 +65,7 @@ class StoredModel:
     settings: Settings
     parameters: Parameters
     objective: list[float]
+    origin: Origin
 
 
 def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
@@ -51,6 +76,7 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "format": asdict(model.format),
         "settings": asdict(model.settings),
         "objective": model.objective,
+        "origin": {name: _plain(value) for name, value in vars(model.origin).items()},
     }
     write_tensors(path, "model", _VERSION, arrays, facts)
 
@@ -67,9 +93,15 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             Settings(**settings),
             parameters_from(arrays),
             [float(value) for value in facts["objective"]],
+            _origin(facts["origin"]),
         )
     except (KeyError, TypeError) as error:
         raise ModelFileError(f"{path} lacks something that a model file has: {error}") from None
+
+
+def _origin(facts: Mapping[str, Any]) -> Origin:
+    affine = None if facts["affine"] is None else np.asarray(facts["affine"], np.float64)
+    return Origin(facts["n_images"], affine, facts["pad"], tuple(facts["seconds"]))
 
 
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
