@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
-from anamorph.kernels.warps import (
-    coordinates_of_voxels,
-    fold_far_halo,
-    n_voxels_with_far_halo,
-    pull_voxels,
-    push_voxels,
-    with_far_halo,
-)
+from anamorph.kernels.warps import coordinates_of_voxels, pull_voxels, push_voxels
 
 # Images are warped some at a time, few enough to stay in a processor's cache.
 _PART_BYTES = 2**20
@@ -64,52 +58,73 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
 def pull_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pulled by displacements (N, d, *space), all contiguous."""
     out = np.empty_like(images)
-    space, n_voxels = images.shape[2:], math.prod(images.shape[2:])
-    coordinates = coordinates_of_voxels(space, images.dtype)
-
-    def pull_part(bounds: tuple[int, int]) -> None:
-        part = slice(*bounds)
-        padded = with_far_halo(images[part])
-        pull_voxels(padded, _flat(warps[part]), coordinates, _flat(out[part]), space, 0, n_voxels)
-
-    if len(images) >= n_threads():
-        run_parallel(pull_part, _parts(images))
-    else:
-        padded, flat_warps, flat_out = with_far_halo(images), _flat(warps), _flat(out)
-        run_parallel(
-            lambda slab: pull_voxels(padded, flat_warps, coordinates, flat_out, space, *slab),
-            slabs(n_voxels, n_threads()),
-        )
+    _run(pull_voxels, images, warps, out)
     return out
 
 
 def push_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pushed by displacements (N, d, *space), all contiguous."""
-    out = np.empty_like(images)
-    space, n_voxels = images.shape[2:], math.prod(images.shape[2:])
-    coordinates = coordinates_of_voxels(space, images.dtype)
-
-    def push_part(part: slice, slab: tuple[int, int]) -> Array:
-        some = images[part]
-        padded = np.zeros((*some.shape[:2], n_voxels_with_far_halo(space)), images.dtype)
-        push_voxels(_flat(some), _flat(warps[part]), coordinates, padded, space, *slab)
-        return padded
-
-    def push_whole(bounds: tuple[int, int]) -> None:
-        part = slice(*bounds)
-        fold_far_halo(push_part(part, (0, n_voxels)), out[part])
-
-    if len(images) >= n_threads():
-        run_parallel(push_whole, _parts(images))
+    n_images, n_channels = images.shape[:2]
+    if n_images * n_channels < n_threads():
+        return _push_slabs(images, warps)
+    out = np.zeros_like(images)
+    if n_images >= n_threads():
+        _run(push_voxels, images, warps, out)
     else:
-        # Each slab has an image of its own, since slabs push onto each other's voxels.
-        everything = slice(0, len(images))
-        all_slabs = slabs(n_voxels, n_threads())
-        total, *others = run_parallel(lambda slab: push_part(everything, slab), all_slabs)
-        for padded in others:
-            total += padded
-        fold_far_halo(total, out)
+        pieces = [
+            (slice(n, n + 1), slice(c, c + 1)) for n in range(n_images) for c in range(n_channels)
+        ]
+        run_parallel(
+            lambda piece: _warp(push_voxels, images[piece], warps[piece[0]], out[piece]), pieces
+        )
     return out
+
+
+def _push_slabs(images: Array, warps: Array) -> Array:
+    """Push few images: threads share their voxels."""
+
+    def push_slab(slab: tuple[int, int]) -> Array:
+        # Each slab has images of its own, since slabs push onto each other's voxels.
+        own = np.zeros_like(images)
+        _warp(push_voxels, images, warps, own, slab)
+        return own
+
+    # No more of them than axes, so that they take no more memory than the displacements.
+    n_slabs = min(n_threads(), warps.shape[1])
+    total, *others = run_parallel(push_slab, slabs(_n_voxels(images), n_slabs))
+    for own in others:
+        total += own
+    return total
+
+
+def _run(kernel: Callable[..., None], images: Array, warps: Array, out: Array) -> None:
+    """Run a kernel of `kernels.warps`: threads share the images, or the voxels if these are few."""
+    if len(images) >= n_threads():
+        parts = [slice(*bounds) for bounds in _parts(images)]
+        run_parallel(lambda part: _warp(kernel, images[part], warps[part], out[part]), parts)
+    else:
+        run_parallel(
+            lambda slab: _warp(kernel, images, warps, out, slab),
+            slabs(_n_voxels(images), n_threads()),
+        )
+
+
+def _warp(
+    kernel: Callable[..., None],
+    images: Array,
+    warps: Array,
+    out: Array,
+    slab: tuple[int, int] | None = None,
+) -> None:
+    """Run a kernel of `kernels.warps` for some images, and perhaps for some of their voxels."""
+    space = images.shape[2:]
+    coordinates = coordinates_of_voxels(space, images.dtype)
+    flat = [fields.reshape(*fields.shape[:2], -1) for fields in (images, warps, out)]
+    kernel(flat[0], flat[1], coordinates, flat[2], space, *(slab or (0, _n_voxels(images))))
+
+
+def _n_voxels(images: Array) -> int:
+    return math.prod(images.shape[2:])
 
 
 def compose(outer: ArrayLike, inner: ArrayLike) -> Array:
@@ -216,7 +231,3 @@ def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array,
 def _parts(images: Array) -> list[tuple[int, int]]:
     images_per_part = max(1, _PART_BYTES // images[0].nbytes)
     return slabs(len(images), max(n_threads(), -(-len(images) // images_per_part)))
-
-
-def _flat(images: Array) -> Array:
-    return images.reshape(*images.shape[:2], -1)

@@ -2,8 +2,6 @@
 
 Voxels are located some hundreds at a time, axis by axis and without branches, so that the loop
 vectorises; reading from (or adding to) the 2^d grid points around each voxel is all that is left.
-The image that is read (or added to) has a halo of one voxel at the far end of each axis, so that
-the grid points around a voxel are always at the same distances in memory.
 
 Images are given as (image, channel, voxel), displacements as (image, axis, voxel), with the shape
 of the grid beside them.
@@ -11,7 +9,6 @@ of the grid beside them.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import numpy as np
@@ -27,72 +24,6 @@ def coordinates_of_voxels(space: Shape, dtype: np.dtype[np.floating]) -> Array:
     coordinates = np.indices(space).reshape(len(space), -1).astype(dtype)
     coordinates.flags.writeable = False  # it is shared by all who ask for the same grid
     return coordinates
-
-
-def with_far_halo(images: Array) -> Array:
-    """Return images (N, C, *space) with a halo at the far end of each axis, as (N, C, voxel)."""
-    space = images.shape[2:]
-    padded = np.empty((*images.shape[:2], n_voxels_with_far_halo(space)), images.dtype)
-    _copy_rows(images.reshape(*images.shape[:2], -1), padded, space)
-    return padded
-
-
-def fold_far_halo(padded: Array, out: Array) -> None:
-    """Set out (N, C, *space) to (N, C, voxel) with halo folded in: `with_far_halo` transposed."""
-    _fold_rows(padded, out.reshape(*out.shape[:2], -1), out.shape[2:])
-
-
-def n_voxels_with_far_halo(space: Shape) -> int:
-    """Return the number of voxels of a grid with a halo at the far end of each axis."""
-    return math.prod(n + 1 for n in space)
-
-
-@per_voxel
-def _row_without_halo(row: int, shape: Shape) -> tuple[int, bool]:
-    """Return which row of the grid a row of the grid with halo is, or repeats, and if it does."""
-    inside, factor, repeats = 0, 1, False
-    for axis in range(len(shape) - 2, -1, -1):
-        position = row % (shape[axis] + 1)
-        row //= shape[axis] + 1
-        if position == shape[axis]:
-            position, repeats = 0, True
-        inside += factor * position
-        factor *= shape[axis]
-    return inside, repeats
-
-
-@kernel
-def _copy_rows(images: Array, padded: Array, shape: Shape) -> None:
-    nx = shape[len(shape) - 1]
-    for n in range(images.shape[0]):
-        for c in range(images.shape[1]):
-            image, copy = images[n, c], padded[n, c]
-            for row in range(copy.size // (nx + 1)):
-                first = row * (nx + 1)
-                source = _row_without_halo(row, shape)[0] * nx
-                line, place = image[source : source + nx], copy[first : first + nx]
-                for x in range(nx):
-                    place[x] = line[x]
-                copy[first + nx] = line[0]
-
-
-@kernel
-def _fold_rows(padded: Array, images: Array, shape: Shape) -> None:
-    nx = shape[len(shape) - 1]
-    for n in range(images.shape[0]):
-        for c in range(images.shape[1]):
-            image, copy = images[n, c], padded[n, c]
-            for row in range(copy.size // (nx + 1)):
-                first = row * (nx + 1)
-                target, repeats = _row_without_halo(row, shape)
-                line, addend = image[target * nx : (target + 1) * nx], copy[first : first + nx]
-                if repeats:  # a row that came before
-                    for x in range(nx):
-                        line[x] += addend[x]
-                else:
-                    for x in range(nx):
-                        line[x] = addend[x]
-                line[0] += copy[first + nx]
 
 
 @per_voxel
@@ -117,7 +48,8 @@ def locate_piece(
     coordinates: Array,
     shape: Shape,
     first: int,
-    index: IntArray,
+    near: IntArray,
+    far: IntArray,
     fraction: Array,
 ) -> None:
     """Locate the voxels from `first` on.
@@ -127,93 +59,146 @@ def locate_piece(
     displacement, coordinates : (d, voxel)
         Where voxels are, and how far from there to look.
     shape : tuple of d lengths
-    index : (n,) integers, filled with places in an image with a far halo
-    fraction : (d, n), filled with the distances beyond the grid points
+    near, far : (d, n) integers
+        Filled with what the grid points before and behind contribute to the place in memory: the
+        sum over axes of either is the place of a corner of the cell.
+    fraction : (d, n)
+        Filled with the distances beyond the grid points before.
     """
     n_dims, n = fraction.shape
-    stride = np.int32(1)
+    stride = 1
     for axis in range(n_dims - 1, -1, -1):
         length = fraction.dtype.type(shape[axis])
+        # Along an axis of one voxel both points are the same one, which then counts once.
+        factor = fraction.dtype.type(min(1, shape[axis] - 1))
+        step, last = np.int32(stride), np.int32(stride * (shape[axis] - 1))
         origin = coordinates[axis, first : first + n]
-        step = displacement[axis, first : first + n]
-        part = fraction[axis]
-        if axis == n_dims - 1:
-            for x in range(n):
-                point, part[x] = locate(origin[x], step[x], length)
-                index[x] = np.int32(point)
-        else:
-            for x in range(n):
-                point, part[x] = locate(origin[x], step[x], length)
-                index[x] += stride * np.int32(point)
-        stride *= np.int32(shape[axis] + 1)
+        distance = displacement[axis, first : first + n]
+        before, behind, part = near[axis], far[axis], fraction[axis]
+        for x in range(n):
+            point, beyond = locate(origin[x], distance[x], length)
+            before[x] = step * np.int32(point)
+            part[x] = factor * beyond
+        for x in range(n):
+            behind[x] = before[x] + step if before[x] < last else np.int32(0)
+        stride *= shape[axis]
 
 
 @per_voxel
 def gather(
-    image: Array,
-    i: np.uintp,
-    row: np.uintp,
-    plane: np.uintp,
-    fz: float,
-    fy: float,
-    fx: float,
-    shape: Shape,
+    image: Array, near: IntArray, far: IntArray, fraction: Array, x: int, shape: Shape
 ) -> float:
-    """Interpolate between the 2^d voxels of an image around place i (fz is for volumes only)."""
-    below = _gather_2d(image, i, row, fy, fx)
+    """Interpolate an image at voxel x of a piece: see `locate_piece`."""
+    y, z = len(shape) - 2, len(shape) - 3
+    left, right, fx = np.uintp(near[y + 1, x]), np.uintp(far[y + 1, x]), fraction[y + 1, x]
+    upper, lower, fy = np.uintp(near[y, x]), np.uintp(far[y, x]), fraction[y, x]
     if len(shape) == 2:
-        return below
-    above = _gather_2d(image, i + plane, row, fy, fx)
-    return below + fz * (above - below)
+        return _gather_2d(image, upper, lower, left, right, fy, fx)
+    front, back, fz = np.uintp(near[z, x]), np.uintp(far[z, x]), fraction[z, x]
+    value = _gather_2d(image, front + upper, front + lower, left, right, fy, fx)
+    behind = _gather_2d(image, back + upper, back + lower, left, right, fy, fx)
+    return value + fz * (behind - value)
 
 
 @per_voxel
-def _gather_2d(image: Array, i: np.uintp, row: np.uintp, fy: float, fx: float) -> float:
-    upper = image[i] + fx * (image[i + np.uintp(1)] - image[i])
-    i += row
-    lower = image[i] + fx * (image[i + np.uintp(1)] - image[i])
-    return upper + fy * (lower - upper)
+def _gather_2d(
+    image: Array,
+    upper: np.uintp,
+    lower: np.uintp,
+    left: np.uintp,
+    right: np.uintp,
+    fy: float,
+    fx: float,
+) -> float:
+    above = image[upper + left] + fx * (image[upper + right] - image[upper + left])
+    below = image[lower + left] + fx * (image[lower + right] - image[lower + left])
+    return above + fy * (below - above)
 
 
 @per_voxel
 def scatter(
     image: Array,
-    i: np.uintp,
-    row: np.uintp,
-    plane: np.uintp,
-    fz: float,
-    fy: float,
-    fx: float,
+    near: IntArray,
+    far: IntArray,
+    fraction: Array,
+    x: int,
     shape: Shape,
     value: float,
 ) -> None:
-    """Spread a value over the 2^d voxels of an image around place i: the transpose of `gather`."""
+    """Spread a value over the voxels around voxel x of a piece: the transpose of `gather`."""
+    y, z = len(shape) - 2, len(shape) - 3
+    left, right, fx = np.uintp(near[y + 1, x]), np.uintp(far[y + 1, x]), fraction[y + 1, x]
+    upper, lower, fy = np.uintp(near[y, x]), np.uintp(far[y, x]), fraction[y, x]
     if len(shape) == 2:
-        _scatter_2d(image, i, row, fy, fx, value)
+        _scatter_2d(image, upper, lower, left, right, fy, fx, value)
     else:
-        above = fz * value
-        _scatter_2d(image, i, row, fy, fx, value - above)
-        _scatter_2d(image, i + plane, row, fy, fx, above)
+        front, back, fz = np.uintp(near[z, x]), np.uintp(far[z, x]), fraction[z, x]
+        _scatter_3d(image, front, back, upper, lower, left, right, fz, fy, fx, value)
+
+
+# All grid points are read before one is written: not knowing that they differ, a processor would
+# wait for each. Where they do not differ (an axis of one voxel), the last to be written is the one
+# that counts: the first to be read.
 
 
 @per_voxel
 def _scatter_2d(
-    image: Array, i: np.uintp, row: np.uintp, fy: float, fx: float, value: float
+    image: Array,
+    upper: np.uintp,
+    lower: np.uintp,
+    left: np.uintp,
+    right: np.uintp,
+    fy: float,
+    fx: float,
+    value: float,
 ) -> None:
-    lower = fy * value
-    upper = value - lower
-    image[i] += upper - fx * upper
-    image[i + np.uintp(1)] += fx * upper
-    i += row
-    image[i] += lower - fx * lower
-    image[i + np.uintp(1)] += fx * lower
+    below = fy * value
+    above = value - below
+    a = image[upper + left] + (above - fx * above)
+    b = image[upper + right] + fx * above
+    c = image[lower + left] + (below - fx * below)
+    d = image[lower + right] + fx * below
+    image[lower + right] = d
+    image[lower + left] = c
+    image[upper + right] = b
+    image[upper + left] = a
 
 
 @per_voxel
-def strides(shape: Shape) -> tuple[np.uintp, np.uintp]:
-    """Return the distances between rows and between planes of an image with a far halo."""
-    row = shape[len(shape) - 1] + 1
-    return np.uintp(row), np.uintp(row * (shape[len(shape) - 2] + 1))
+def _scatter_3d(
+    image: Array,
+    front: np.uintp,
+    back: np.uintp,
+    upper: np.uintp,
+    lower: np.uintp,
+    left: np.uintp,
+    right: np.uintp,
+    fz: float,
+    fy: float,
+    fx: float,
+    value: float,
+) -> None:
+    i, j, k, m = front + upper, front + lower, back + upper, back + lower
+    behind = fz * value
+    ahead = value - behind
+    ahead_below, behind_below = fy * ahead, fy * behind
+    ahead_above, behind_above = ahead - ahead_below, behind - behind_below
+    a = image[i + left] + (ahead_above - fx * ahead_above)
+    b = image[i + right] + fx * ahead_above
+    c = image[j + left] + (ahead_below - fx * ahead_below)
+    d = image[j + right] + fx * ahead_below
+    e = image[k + left] + (behind_above - fx * behind_above)
+    f = image[k + right] + fx * behind_above
+    g = image[m + left] + (behind_below - fx * behind_below)
+    h = image[m + right] + fx * behind_below
+    image[m + right] = h
+    image[m + left] = g
+    image[k + right] = f
+    image[k + left] = e
+    image[j + right] = d
+    image[j + left] = c
+    image[i + right] = b
+    image[i + left] = a
 
 
 @kernel
@@ -228,32 +213,20 @@ def pull_voxels(
 ) -> None:
     """Pull images at id + displacement: out(x) = image(x + displacement(x)).
 
-    images : (N, C, voxel) with far halo; displacement : (N, d, voxel); coordinates : (d, voxel);
-    out : (N, C, voxel). start, stop : which voxels of each image to compute.
+    images, out : (N, C, voxel); displacement : (N, d, voxel); coordinates : (d, voxel).
+    start, stop : which voxels of each image to compute.
     """
-    n_channels = out.shape[1]
-    all_indices = np.empty(_PIECE, np.int32)
-    all_fractions = np.empty((len(shape), _PIECE), displacement.dtype)
-    row, plane = strides(shape)
+    places = np.empty((2, len(shape), _PIECE), np.int32)
+    fractions = np.empty((len(shape), _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
         for first in range(start, stop, _PIECE):
-            last = min(first + _PIECE, stop)
-            index, fraction = all_indices[: last - first], all_fractions[:, : last - first]
-            locate_piece(displacement[n], coordinates, shape, first, index, fraction)
-            fz, fy, fx = fraction[0], fraction[len(shape) - 2], fraction[len(shape) - 1]
-            # Two channels at a time, since they do not wait for each other.
-            for c in range(0, n_channels - 1, 2):
-                image, other = images[n, c], images[n, c + 1]
-                line, other_line = out[n, c, first:last], out[n, c + 1, first:last]
-                for x in range(last - first):
-                    i = np.uintp(index[x])
-                    line[x] = gather(image, i, row, plane, fz[x], fy[x], fx[x], shape)
-                    other_line[x] = gather(other, i, row, plane, fz[x], fy[x], fx[x], shape)
-            if n_channels % 2:
-                image, line = images[n, n_channels - 1], out[n, n_channels - 1, first:last]
-                for x in range(last - first):
-                    i = np.uintp(index[x])
-                    line[x] = gather(image, i, row, plane, fz[x], fy[x], fx[x], shape)
+            size = min(_PIECE, stop - first)
+            near, far, fraction = places[0, :, :size], places[1, :, :size], fractions[:, :size]
+            locate_piece(displacement[n], coordinates, shape, first, near, far, fraction)
+            for c in range(out.shape[1]):
+                image, line = images[n, c], out[n, c, first : first + size]
+                for x in range(size):
+                    line[x] = gather(image, near, far, fraction, x, shape)
 
 
 @kernel
@@ -268,28 +241,17 @@ def push_voxels(
 ) -> None:
     """Add images pushed to id + displacement, the transpose of `pull_voxels`, to `out`.
 
-    images : (N, C, voxel); displacement : (N, d, voxel); coordinates : (d, voxel);
-    out : (N, C, voxel) with far halo. start, stop : which voxels of each image to push.
+    images, out : (N, C, voxel); displacement : (N, d, voxel); coordinates : (d, voxel).
+    start, stop : which voxels of each image to push.
     """
-    n_channels = out.shape[1]
-    all_indices = np.empty(_PIECE, np.int32)
-    all_fractions = np.empty((len(shape), _PIECE), displacement.dtype)
-    row, plane = strides(shape)
+    places = np.empty((2, len(shape), _PIECE), np.int32)
+    fractions = np.empty((len(shape), _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
         for first in range(start, stop, _PIECE):
-            last = min(first + _PIECE, stop)
-            index, fraction = all_indices[: last - first], all_fractions[:, : last - first]
-            locate_piece(displacement[n], coordinates, shape, first, index, fraction)
-            fz, fy, fx = fraction[0], fraction[len(shape) - 2], fraction[len(shape) - 1]
-            for c in range(0, n_channels - 1, 2):
-                image, other = out[n, c], out[n, c + 1]
-                line, other_line = images[n, c, first:last], images[n, c + 1, first:last]
-                for x in range(last - first):
-                    i = np.uintp(index[x])
-                    scatter(image, i, row, plane, fz[x], fy[x], fx[x], shape, line[x])
-                    scatter(other, i, row, plane, fz[x], fy[x], fx[x], shape, other_line[x])
-            if n_channels % 2:
-                image, line = out[n, n_channels - 1], images[n, n_channels - 1, first:last]
-                for x in range(last - first):
-                    i = np.uintp(index[x])
-                    scatter(image, i, row, plane, fz[x], fy[x], fx[x], shape, line[x])
+            size = min(_PIECE, stop - first)
+            near, far, fraction = places[0, :, :size], places[1, :, :size], fractions[:, :size]
+            locate_piece(displacement[n], coordinates, shape, first, near, far, fraction)
+            for c in range(out.shape[1]):
+                image, line = out[n, c], images[n, c, first : first + size]
+                for x in range(size):
+                    scatter(image, near, far, fraction, x, shape, line[x])
