@@ -14,7 +14,7 @@ from anamorph.solvers.layout import Field, PerLane
 from anamorph.solvers.multigrid import Level
 
 # By how much the error in the energy norm may exceed its estimate.
-_SAFETY = 1.5
+_SAFETY = 2.0
 # The ratio of successive gains to expect at first, and the range in which it is believed later.
 _FIRST_RATIO = 0.3
 _RATIOS = (0.1, 0.99)
