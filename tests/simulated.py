@@ -227,7 +227,7 @@ class WatchedSites(LocalSites):
         expected = self._log_likelihood()
         if question == "shape_derivatives":
             self._evaluated = (self.parameters, self._latents(), expected)
-        error = abs(answer.scalar("log_likelihood") - expected) / abs(expected)
+        error = abs(answer.scalar("log_likelihood") - expected) / self._likelihood_scale
         self.likelihood_errors.append(error)
 
     def _latents(self):
@@ -235,7 +235,9 @@ class WatchedSites(LocalSites):
 
     def _log_likelihood(self):
         images = np.concatenate([cohort.images.read(slice(None)) for cohort in self.cohorts])
-        return float(log_likelihoods(self.settings, self.parameters, self._latents(), images).sum())
+        values = log_likelihoods(self.settings, self.parameters, self._latents(), images)
+        self._likelihood_scale = float(np.abs(values).sum())  # their sum may be almost zero
+        return float(values.sum())
 
     def _joint(self):
         return self._joint_at((self.parameters, self._latents(), self._log_likelihood()))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from anamorph.arguments import check_choice, checked_seed, checked_settings, checked_start
 from anamorph.cohort import Cohort
@@ -25,7 +24,7 @@ from anamorph.io.errors import ImageError
 from anamorph.io.files import FileImages
 from anamorph.io.grid import Grid
 from anamorph.io.modelfile import Origin, StoredModel, read_model, write_model
-from anamorph.kernels.threads import run_parallel, use_threads
+from anamorph.kernels.threads import one_blas_thread, run_parallel, use_threads
 from anamorph.latents import draw_latents
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.parameters import Parameters
@@ -209,7 +208,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             self.memory_budget,
             checked_start(start, len(images), settings.layout.n_latents),
         )
-        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+        with use_threads(self.n_threads), one_blas_thread:
             state = self._run(cohort, settings, seed, checkpoint, callback)
         origin = Origin(len(images), images.affine, images.pad, state.seconds)
         self._set_fitted(images.format, settings, state.parameters, list(state.objective), origin)
@@ -319,7 +318,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             expected = self._generator.expected_images(latents)
             filled[part] = np.where(np.isnan(observed), expected, observed)
 
-        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+        with use_threads(self.n_threads), one_blas_thread:
             run_parallel(fill, self._parts(len(images)))
         return self._format.to_user(filled)
 
@@ -387,7 +386,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         def encode_part(part: slice) -> Encoded:
             return encode(self._generator, images.read(part))
 
-        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+        with use_threads(self.n_threads), one_blas_thread:
             parts = run_parallel(encode_part, self._parts(len(images)))
         return Encoded(
             np.concatenate([part.latents for part in parts]),
@@ -401,7 +400,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 latents[some], warped=part != "appearance", coloured=part != "shape"
             )
 
-        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+        with use_threads(self.n_threads), one_blas_thread:
             return np.concatenate(run_parallel(expect, self._parts(len(latents))))
 
     def _parts(self, n_images: int) -> list[slice]:

@@ -111,14 +111,18 @@ def packed_symbol(
     dtype: np.dtype[np.floating],
     *,
     inverse: bool,
+    half: bool = True,
 ) -> Array:
-    """Return the symbol of L or of G at the frequencies of ``rfftn``, (frequency, packed d x d)."""
+    """Return the symbol of L or of G at the frequencies of ``rfftn``, (frequency, packed d x d).
+
+    With ``half=False`` it is that at the frequencies of ``fftn``.
+    """
     if inverse and not any(penalty[:4]):
         raise ValueError(
             f"penalty must have a positive weight among its first four, got {penalty}: the "
             "divergence alone leaves motions free, so the operator has no inverse"
         )
-    frequencies = angular_frequencies(space, half=True)
+    frequencies = angular_frequencies(space, half=half)
     symbol = velocity_symbol(penalty, frequencies, voxel_size)
     if inverse:
         symbol = inverse_symbol(symbol)

@@ -17,6 +17,7 @@ and threads share the voxels of each.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Literal, overload
 
 import numpy as np
@@ -25,10 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
+from anamorph.geometry.planes import apply_real_symbol, is_small_plane
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.kernels.blocks import BlockLayout, lanes_per_block
 from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
-from anamorph.kernels.threads import n_threads, run_parallel, slabs
+from anamorph.kernels.threads import n_threads, one_blas_thread, run_parallel, slabs
 
 
 @overload
@@ -87,16 +89,20 @@ def shoot(
     space = array.shape[-d:]
     weights = check_penalty(penalty, VELOCITY_WEIGHTS)
     size = check_voxel_size(voxel_size, d)
-    operator = packed_symbol(weights, space, size, array.dtype, inverse=False)
-    greens_function = packed_symbol(weights, space, size, array.dtype, inverse=True)
-
     fields = array.reshape(-1, d, *space)
+    lanes = lanes_per_block(d, space, array.itemsize)
+    blocks = slabs(len(fields), -(-len(fields) // lanes))
+    by_matrices = is_small_plane(space, len(fields) // max(1, len(blocks)))
+    operator, greens_function = (
+        packed_symbol(weights, space, size, array.dtype, inverse=inverse, half=not by_matrices)
+        for inverse in (False, True)
+    )
     displacement = np.empty_like(fields)
     velocity = np.empty_like(fields) if return_velocity else None
 
     def shoot_block(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
-        geodesic = _Geodesic(fields[part], operator, greens_function, n_steps)
+        geodesic = _Geodesic(fields[part], operator, greens_function, n_steps, by_matrices)
         for _ in range(n_steps - 1):
             geodesic.carry_momentum()
             geodesic.update_velocity()
@@ -105,10 +111,9 @@ def shoot(
         if velocity is not None:
             velocity[part] = geodesic.layout.unload(geodesic.velocity)
 
-    lanes = lanes_per_block(d, space, array.itemsize)
-    blocks = slabs(len(fields), -(-len(fields) // lanes))
     if len(blocks) >= n_threads():
-        run_parallel(shoot_block, blocks)
+        with one_blas_thread if by_matrices else nullcontext():
+            run_parallel(shoot_block, blocks)
     else:
         for bounds in blocks:
             shoot_block(bounds)
@@ -121,9 +126,15 @@ class _Geodesic:
     """The path of one block of images: its velocity, its momentum and the warp so far."""
 
     def __init__(
-        self, fields: Array, operator: Array, greens_function: Array, n_steps: int
+        self,
+        fields: Array,
+        operator: Array,
+        greens_function: Array,
+        n_steps: int,
+        by_matrices: bool,
     ) -> None:
         self.layout = BlockLayout(fields.shape[2:], len(fields))
+        self.by_matrices = by_matrices
         self.greens_function = greens_function
         self.step = fields.dtype.type(1 / n_steps)
         self.velocity = self.layout.load(fields)
@@ -193,7 +204,7 @@ class _Geodesic:
 
     @staticmethod
     def _conserved_total(fields: Array, greens_function: Array) -> Array:
-        """Return the sum of v over space, (1, d, lane), which stays the same along the path.
+        """Return the sum of v over space, (d, lane), which stays the same along the path.
 
         A push conserves totals, and the Jacobian adds sum(d_j v . L v) = 0, since differences are
         antisymmetric and commute with L. In float32 it must be kept, not recomputed: G would
@@ -202,12 +213,14 @@ class _Geodesic:
         space = tuple(range(2, fields.ndim))
         is_penalised = bool(greens_function[0].any())  # w0 > 0; if not, G removes the total
         total: NDArray[np.float64] = fields.sum(axis=space, dtype=np.float64)
-        return np.asarray(total.T[None] * is_penalised)
+        return np.asarray(total.T * is_penalised)
 
     def _apply(self, symbol: Array, block: Array, total: Array | None = None) -> Array:
-        fields = block[self.layout.interior][None]
-        result = apply_symbol(fields, symbol, workers=n_threads(), total=total)
-        return result.reshape(result.shape[1:])
+        fields = block[self.layout.interior]
+        if self.by_matrices:
+            return apply_real_symbol(fields, symbol, total)
+        (result,) = apply_symbol(fields[None], symbol, workers=n_threads(), total=total)
+        return np.asarray(result)
 
     def _run(
         self,

@@ -64,3 +64,48 @@ def _multiply_one_field_3d(first: Array, second: Array, third: Array, symbol: Ar
         second[k, 1] = s_12 * d + s_22 * e + s_23 * f
         third[k, 0] = s_13 * a + s_23 * b + s_33 * c
         third[k, 1] = s_13 * d + s_23 * e + s_33 * f
+
+
+@kernel
+def multiply_real_symbol(spectrum: Array, symbol: Array, ny: int, nx: int) -> None:
+    """Multiply planes of vectors by a symbol in the real Fourier basis of `planes`, in place.
+
+    Parameters
+    ----------
+    spectrum : (2, frequency, lanes) floats
+        Coefficients of the two components; frequencies are a grid of ny x nx.
+    symbol : (frequency, 3) floats
+        11, 22 and 12: the last, odd in both frequencies, takes each function to its partner, cosine
+        to sine and back along both axes.
+    """
+    first, second = spectrum[0], spectrum[1]
+    for k in range(symbol.shape[0]):
+        y, x = k // nx, k % nx
+        partner = ((ny - y) % ny) * nx + (nx - x) % nx
+        if partner >= k:
+            _multiply_partners(
+                first[k], second[k], first[partner], second[partner], symbol[k], partner == k
+            )
+
+
+@per_voxel
+def _multiply_partners(
+    first: Array,
+    second: Array,
+    first_partner: Array,
+    second_partner: Array,
+    symbol: Array,
+    is_alone: bool,
+) -> None:
+    s_11, s_22, s_12 = symbol[0], symbol[1], symbol[2]
+    if is_alone:  # a sine of it would be zero everywhere
+        for r in range(first.size):
+            first[r] *= s_11
+            second[r] *= s_22
+    else:
+        for r in range(first.size):
+            a, b, c, d = first[r], second[r], first_partner[r], second_partner[r]
+            first[r] = s_11 * a - s_12 * d
+            second[r] = s_22 * b - s_12 * c
+            first_partner[r] = s_11 * c - s_12 * b
+            second_partner[r] = s_22 * d - s_12 * a

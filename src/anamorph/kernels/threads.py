@@ -16,6 +16,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
+from threadpoolctl import threadpool_limits
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -47,6 +49,29 @@ def use_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         _requested.reset(token)
+
+
+class _OneBlasThread:
+    """Keeps BLAS to one thread within ``with`` blocks, of which several may overlap."""
+
+    def __init__(self) -> None:
+        self._lock, self._n_inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                self._limit = threadpool_limits(1, "blas")
+            self._n_inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0:
+                self._limit.restore_original_limits()
+
+
+#: For products of matrices inside our own threads, which would wait for each other's otherwise.
+one_blas_thread = _OneBlasThread()
 
 
 def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
