@@ -234,7 +234,7 @@ def test_the_picture_shows_every_image_and_the_means():
         labels = [label.get_text() for label in axes.get_xticklabels()]
         assert [label.split("\n")[0] for label in labels] == list(LAYOUTS)
         gaps = (values["shape"] - values["joint"]) / 30
-        assert labels[2] == f"shape\n{gaps.mean():+.2g} ± {gaps.std(ddof=1) / 30**0.5:.1g}"
+        assert labels[2] == f"shape\n{gaps.mean():+.2g}\n± {gaps.std(ddof=1) / 30**0.5:.1g}"
     figure.canvas.draw()
 
 

@@ -63,6 +63,8 @@ def _draw_columns(axes: Axes, values: dict[str, Float64Array]) -> None:
         axes.hlines(mean, position - _HALF_WIDTH, position + _HALF_WIDTH, HUES[5], linewidth=2.5)
         labels.append(f"{name}\n{mean:.4g}" if position == 0 else f"{name}\n{_gap(column - first)}")
     axes.set_xticks(range(len(values)), labels)
+    if len(values) > 1:
+        axes.set_xlabel(f"mean; differences from {next(iter(values))}, ± standard error")
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -72,4 +74,4 @@ def _gap(differences: Float64Array) -> str:
     mean = differences.mean()
     if len(differences) < 2:
         return f"{mean:+.2g}"
-    return f"{mean:+.2g} ± {differences.std(ddof=1) / np.sqrt(len(differences)):.1g}"
+    return f"{mean:+.2g}\n± {differences.std(ddof=1) / np.sqrt(len(differences)):.1g}"
