@@ -8,6 +8,7 @@ Bayesian probit regression; the posterior is approximated by expectation propaga
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y
 from threadpoolctl import threadpool_limits
@@ -143,10 +145,9 @@ def _most_likely_weights(
 ) -> tuple[Float64Array, Posterior]:
     """Maximise ln p(y) over the logarithms of weights of kernels (n, N, N)."""
     sizes = np.trace(kernels, axis1=1, axis2=2) / len(signs)
-    matters = sizes > 0  # features that are all zero have no weight to find
-    units = np.where(matters, sizes, 1)
+    units = np.where(sizes > 0, sizes, 1)  # features that are all zero have no size
     kernels = kernels / units[:, None, None]
-    latest = infer(kernels[matters].sum(axis=0), signs)
+    latest = infer(kernels.sum(axis=0), signs)
 
     def loss(log_weights: Float64Array) -> tuple[float, Float64Array]:
         nonlocal latest
@@ -157,6 +158,12 @@ def _most_likely_weights(
     found = minimize(
         loss, np.zeros(len(kernels)), jac=True, method="L-BFGS-B", bounds=[_LOG_BOUNDS] * len(units)
     )
+    if not found.success:
+        warnings.warn(
+            f"the weights of the groups may not be the most likely ones: {found.message}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     weights = np.exp(found.x)
     posterior = infer(np.tensordot(weights, kernels, axes=1), signs, latest.sites)
     return weights / units, posterior
