@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 COMPILE = """
 import numpy as np
 from anamorph.geometry import momentum
@@ -27,10 +29,10 @@ def test_import_loads_nothing_heavy():
     assert not loaded & {"numba", "scipy", "sklearn", "matplotlib", "safetensors"}
 
 
-def test_estimators_are_found_when_asked_for():
-    code = "import anamorph; print('ShapeAppearanceModel' in dir(anamorph)); "
-    code += "print(anamorph.ShapeAppearanceModel.__name__)"
-    assert run(code).stdout.split() == ["True", "ShapeAppearanceModel"]
+@pytest.mark.parametrize("name", ["ShapeAppearanceModel", "EvidenceClassifier"])
+def test_estimators_are_found_when_asked_for(name):
+    code = f"import anamorph; print('{name}' in dir(anamorph)); print(anamorph.{name}.__name__)"
+    assert run(code).stdout.split() == ["True", name]
 
 
 def test_first_process_says_that_it_compiles_and_the_next_starts_from_the_cache(tmp_path):

@@ -10,13 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anamorph.classify.evidence import EvidenceClassifier
     from anamorph.model import ShapeAppearanceModel
 
 __version__ = "0.1.0"
-__all__ = ["ShapeAppearanceModel", "__version__"]
+__all__ = ["EvidenceClassifier", "ShapeAppearanceModel", "__version__"]
 
 # Estimators, and Numba with them, are imported when they are first asked for.
-_HOMES = {"ShapeAppearanceModel": "anamorph.model"}
+_HOMES = {
+    "EvidenceClassifier": "anamorph.classify.evidence",
+    "ShapeAppearanceModel": "anamorph.model",
+}
 
 
 def __getattr__(name: str) -> Any:

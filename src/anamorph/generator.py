@@ -15,12 +15,33 @@ from numpy.typing import NDArray
 from anamorph.geometry import shoot
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.kernels.derivatives import image_gradients, latent_derivatives, shape_derivatives
+from anamorph.latents import draw_latents
 from anamorph.likelihoods.base import Derivatives
 from anamorph.parameters import Parameters
 from anamorph.settings import Settings
 
 Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
+
+
+_MOST_GUESSES = 256
+_MOST_GUESS_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Images that a model thinks likely, to start from when an image is encoded.
+
+    Attributes
+    ----------
+    latents : (M, K)
+        The first is zero, the mean image.
+    warped : (M, C, *space)
+        a' = a(psi) of these latents.
+    """
+
+    latents: Float64Array
+    warped: Array
 
 
 @dataclass(frozen=True)
@@ -34,6 +55,19 @@ class Generator:
     def prior_precision(self) -> Float64Array:
         """P = lambda_1 A + lambda_2 C."""
         return self.parameters.prior_precision(self.settings)
+
+    @cached_property
+    def guesses(self) -> Guesses:
+        """Guesses drawn from z ~ N(0, A^-1), always the same: as many as are cheap to keep.
+
+        Without warps the mean is the only one, since there is but one optimum to be found.
+        """
+        kept = _MOST_GUESS_BYTES // self.parameters.mean.nbytes
+        number = min(max(kept, 1), _MOST_GUESSES) if self.settings.layout.n_shape else 1
+        draws = np.random.default_rng(0)
+        latents = draw_latents(self.parameters.latent_precision, number, draws)
+        latents[0] = 0
+        return Guesses(latents, self.warp(self.appearance(latents), self.displacement(latents)))
 
     def appearance(self, latents: Float64Array) -> Array:
         """Return a = mu + Wa z, (N, C, *space), of latents (N, K)."""

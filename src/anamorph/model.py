@@ -17,7 +17,7 @@ from anamorph.cohort import Cohort
 from anamorph.encoding import Encoded, encode
 from anamorph.fitting import Fit, State
 from anamorph.generator import Generator
-from anamorph.io.arrays import ArrayImages, ImageFormat
+from anamorph.io.arrays import ImageFormat
 from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
 from anamorph.io.collection import ImageCollection, is_list_of_files, open_images
 from anamorph.io.errors import ImageError
@@ -171,7 +171,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def fit(
         self,
-        X: ArrayLike | Sequence[Any],  # noqa: N803
+        X: ArrayLike | Sequence[Any] | ImageCollection,  # noqa: N803
         y: object = None,
         *,
         start: ArrayLike | None = None,
@@ -182,7 +182,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         Parameters
         ----------
-        X : array of shape (N, *space), or with channels; list of images or of paths
+        X : array of shape (N, *space), or with channels; list of images or of paths; collection
             NaN is missing. Integer images are scaled to [0, 1]; categorical images are integer
             label maps, or probabilities along `channel_axis`.
         y : ignored
@@ -422,7 +422,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def _checked_images(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
         check_is_fitted(self, "mean_")
         expected = self._format
-        images = X if isinstance(X, ArrayImages | FileImages) else self._opened(X)
+        images = X if isinstance(X, ImageCollection) else self._opened(X)
         for name in ("space", "n_channels"):
             given, wanted = getattr(images.format, name), getattr(expected, name)
             if given != wanted:

@@ -1,4 +1,4 @@
-"""Whatever people have as images: arrays, lists of arrays, lists of files."""
+"""Whatever people have as images: arrays, lists of arrays, lists of files, opened or not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from anamorph.io.arrays import ArrayImages
 from anamorph.io.files import FileImages
+from anamorph.io.hidden import HiddenImages
 
-ImageCollection = ArrayImages | FileImages
+ImageCollection = ArrayImages | FileImages | HiddenImages
 
 
 def is_list_of_files(images: object) -> bool:
@@ -40,7 +41,7 @@ def open_images(
     n_classes : int, optional
         Of label maps; by default one more than the largest label.
     """
-    if isinstance(images, ArrayImages | FileImages):
+    if isinstance(images, ImageCollection):
         return images
     if is_list_of_files(images):
         return FileImages(cast(Sequence[Any], images), likelihood, channel_axis, n_classes)

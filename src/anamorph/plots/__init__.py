@@ -1,4 +1,4 @@
-"""Pictures of a model: fits, modes, samples, latents and deformations, as matplotlib figures.
+"""Pictures of a model: fits, modes, samples, latents, deformations, comparisons, in matplotlib.
 
 Functions that draw many images take an optional `figure` (or subfigure) to draw into, and return
 it; those that draw one thing take and return `axes`, whose ``.figure`` can be saved. None of them
@@ -9,6 +9,7 @@ needs a screen or pyplot:
 Of volumes three orthogonal slices are shown; `rendering` says how, and in what colours.
 """
 
+from anamorph.plots.comparison import plot_comparison
 from anamorph.plots.deformations import plot_deformation, plot_log_jacobian
 from anamorph.plots.images import (
     plot_arithmetic,
@@ -22,6 +23,7 @@ from anamorph.plots.latents import plot_latents, plot_objective
 
 __all__ = [
     "plot_arithmetic",
+    "plot_comparison",
     "plot_deformation",
     "plot_fits",
     "plot_imputed",

@@ -1,0 +1,165 @@
+"""Classifying images by the model that explains them best.
+
+One model is learnt for each class, from its images alone. An image f belongs to class k with
+probability P(k | f), proportional to p(f | model k) P(k), where p(f | model k) is the evidence by
+Laplace's approximation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from anamorph.arguments import checked_components
+from anamorph.io.collection import ImageCollection, open_images
+from anamorph.model import ShapeAppearanceModel
+
+Float64Array = NDArray[np.float64]
+
+CLASS_PRIORS = ("empirical", "uniform")
+
+
+class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """One shape and appearance model per class, compared by their evidence.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+        Cloned for every class.
+    class_prior : {"empirical", "uniform"} or sequence of float
+        Probabilities P(k) of the classes before an image is seen: their shares of the training
+        images, all the same, or numbers that sum to 1, in the order of `classes_`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Labels of the classes, sorted.
+    models_ : list of ShapeAppearanceModel
+        Fitted, one for each of `classes_`.
+    class_log_prior_ : array of shape (n_classes,)
+        ln P(k).
+
+    Examples
+    --------
+    >>> from anamorph import EvidenceClassifier, ShapeAppearanceModel
+    >>> model = ShapeAppearanceModel(16, likelihood="bernoulli")
+    >>> classifier = EvidenceClassifier(model).fit(digits, labels)  # doctest: +SKIP
+    >>> classifier.predict_proba(other_digits)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, model: ShapeAppearanceModel, *, class_prior: str | Sequence[float] = "empirical"
+    ) -> None:
+        self.model = model
+        self.class_prior = class_prior
+
+    def fit(self, X: ArrayLike | Sequence[Any], y: ArrayLike) -> EvidenceClassifier:  # noqa: N803
+        """Learn a model of every class.
+
+        Parameters
+        ----------
+        X : array of shape (N, *space), or with channels; list of images or of paths
+        y : N labels
+        """
+        if isinstance(X, ImageCollection):
+            raise TypeError(
+                "X must be an array or a list, got an opened collection: give its files"
+            )
+        # All images are opened together first: it shows whether they go together, and how many
+        # labels there are in label maps, even where one class lacks some of them.
+        images = open_images(X, self.model.likelihood, self.model.channel_axis)
+        labels = _checked_labels(y, len(images))
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        counts = np.bincount(numbers)
+        self._check_counts(counts)
+        self.class_log_prior_ = self._log_prior(counts)
+        n_classes = images.format.n_channels if images.format.holds_labels else None
+        self.models_ = [
+            clone(self.model).fit(
+                open_images(
+                    _select(X, np.flatnonzero(numbers == k)),
+                    self.model.likelihood,
+                    self.model.channel_axis,
+                    n_classes,
+                )
+            )
+            for k in range(len(self.classes_))
+        ]
+        return self
+
+    def joint_log_evidence(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+        """Return ln p(f | model k) + ln P(k) of each image and class, (N, n_classes)."""
+        check_is_fitted(self, "models_")
+        images = self.models_[0]._checked_images(X)
+        evidence = np.stack([model.score_samples(images) for model in self.models_], axis=1)
+        return np.asarray(evidence + self.class_log_prior_)
+
+    def predict(self, X: ArrayLike | Sequence[Any]) -> NDArray[Any]:  # noqa: N803
+        """Return the most probable label of each image, (N,)."""
+        best = self.joint_log_evidence(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_log_proba(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+        """Return ln P(k | f) of each image and class, (N, n_classes)."""
+        return np.asarray(log_softmax(self.joint_log_evidence(X), axis=1))
+
+    def predict_proba(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+        """Return P(k | f) of each image and class, (N, n_classes)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def _check_counts(self, counts: NDArray[np.intp]) -> None:
+        if len(counts) < 2:
+            raise ValueError(
+                f"y must have at least 2 classes, got one: all labels are {self.classes_[0]!s}"
+            )
+        n_components = checked_components(self.model.n_components)
+        n_latents = n_components if isinstance(n_components, int) else sum(n_components)
+        for label, count in zip(self.classes_, counts, strict=True):
+            if count < n_latents + 1:
+                raise ValueError(
+                    f"class {label!s} has {count} images, and a model with n_components="
+                    f"{n_components} needs at least {n_latents + 1}: add images of that class, "
+                    "leave it out, or lower n_components"
+                )
+
+    def _log_prior(self, counts: NDArray[np.intp]) -> Float64Array:
+        prior = self.class_prior
+        if isinstance(prior, str):
+            if prior not in CLASS_PRIORS:
+                raise ValueError(
+                    f"class_prior must be one of {CLASS_PRIORS} or probabilities, got {prior!r}"
+                )
+            shares = counts if prior == "empirical" else np.ones(len(counts))
+            return np.asarray(np.log(shares / shares.sum()))
+        given = np.asarray(prior, np.float64)
+        is_distribution = (
+            given.shape == counts.shape and (given > 0).all() and np.isclose(given.sum(), 1)
+        )
+        if not is_distribution:
+            raise ValueError(
+                f"class_prior must be {len(counts)} positive numbers that sum to 1, one for each "
+                f"of the classes, got {prior!r}"
+            )
+        return np.asarray(np.log(given))
+
+
+def _checked_labels(y: ArrayLike, n_images: int) -> NDArray[Any]:
+    labels = np.asarray(y)
+    if labels.shape != (n_images,):
+        raise ValueError(f"y must be {n_images} labels, one for each image, got {labels.shape}")
+    check_classification_targets(labels)
+    return labels
+
+
+def _select(images: ArrayLike | Sequence[Any], which: NDArray[np.intp]) -> Any:
+    """Return some of the images, in the form in which they were given."""
+    if isinstance(images, list | tuple):
+        return [images[n] for n in which]
+    return np.asarray(images)[which]

@@ -1,0 +1,119 @@
+"""The evidence classifier: one model per class, compared by evidence and prior."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+
+from anamorph import EvidenceClassifier, ShapeAppearanceModel
+from anamorph.datasets import digits
+from anamorph.io.collection import open_images
+
+MODEL = ShapeAppearanceModel(2, likelihood="bernoulli", n_iter=2, n_threads=1)
+
+
+@pytest.fixture(scope="module")
+def small_digits():
+    """Return noughts, ones and sevens at half their size, (60, 14, 14), and their labels."""
+    images, labels = digits()
+    chosen = np.concatenate([np.flatnonzero(labels == k)[:20] for k in (0, 1, 7)])
+    chosen = np.random.default_rng(0).permutation(chosen)
+    halved = images[chosen].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)) / 255
+    return halved, np.array(["nought", "one", "", "", "", "", "", "seven"])[labels[chosen]]
+
+
+@pytest.fixture(scope="module")
+def fitted(small_digits):
+    images, labels = small_digits
+    return EvidenceClassifier(MODEL).fit(images[:40], labels[:40])
+
+
+def test_it_tells_digits_apart(fitted, small_digits):
+    images, labels = small_digits
+    assert fitted.score(images[40:], labels[40:]) >= 0.9
+
+
+def test_probabilities_are_evidence_times_prior(fitted, small_digits):
+    images, labels = small_digits
+    assert fitted.classes_.tolist() == ["nought", "one", "seven"]
+    shares = np.array([np.mean(labels[:40] == label) for label in fitted.classes_])
+    evidence = np.stack([model.score_samples(images[40:]) for model in fitted.models_], axis=1)
+    joint = evidence + np.log(shares)
+    assert np.allclose(fitted.joint_log_evidence(images[40:]), joint)
+    log_total = np.log(np.exp(joint - joint.max(axis=1, keepdims=True)).sum(axis=1))
+    expected = joint - joint.max(axis=1, keepdims=True) - log_total[:, None]
+    assert np.allclose(fitted.predict_log_proba(images[40:]), expected)
+    assert np.allclose(fitted.predict_proba(images[40:]).sum(axis=1), 1)
+    best = fitted.predict_proba(images[40:]).argmax(axis=1)
+    assert np.array_equal(fitted.predict(images[40:]), fitted.classes_[best])
+
+
+def test_each_model_is_that_of_its_class_alone(fitted, small_digits):
+    images, labels = small_digits
+    alone = clone(MODEL).fit(images[:40][labels[:40] == "one"])
+    assert np.allclose(fitted.models_[1].mean_, alone.mean_)
+    assert np.allclose(fitted.models_[1].shape_basis_, alone.shape_basis_)
+
+
+def test_the_given_model_stays_as_it_was(fitted):
+    assert not hasattr(fitted.model, "mean_")
+
+
+@pytest.mark.parametrize(
+    ("prior", "expected"), [("uniform", [1 / 3] * 3), ([0.5, 0.3, 0.2], [0.5, 0.3, 0.2])]
+)
+def test_priors(small_digits, prior, expected):
+    images, labels = small_digits
+    unfitted = clone(MODEL).set_params(n_iter=0)
+    found = EvidenceClassifier(unfitted, class_prior=prior).fit(images, labels)
+    assert np.allclose(np.exp(found.class_log_prior_), expected)
+
+
+def test_it_clones_and_cross_validates(small_digits):
+    images, labels = small_digits
+    classifier = EvidenceClassifier(clone(MODEL).set_params(n_iter=1), class_prior="uniform")
+    copy = clone(classifier).set_params(model__n_components=3)
+    assert copy.get_params()["model__n_components"] == 3
+    assert classifier.model.n_components == 2
+    scores = cross_val_score(classifier, images, labels, cv=2)
+    assert scores.mean() > 0.8
+
+
+def test_lists_and_files_are_as_good_as_arrays(fitted, small_digits, tmp_path):
+    images, labels = small_digits
+    paths = [tmp_path / f"{n:02}.png" for n in range(40)]
+    for path, image in zip(paths, images[:40], strict=True):
+        Image.fromarray(np.uint8(np.round(255 * image))).save(path)
+    from_files = EvidenceClassifier(MODEL).fit(paths, labels[:40])
+    assert (from_files.predict(paths) == fitted.predict(list(images[:40]))).mean() > 0.95
+
+
+def test_label_maps_may_lack_a_label_in_one_class():
+    generator = np.random.default_rng(0)
+    maps = generator.integers(0, 2, (12, 8, 8))
+    maps[6:, 2:5, 2:5] = 2
+    model = ShapeAppearanceModel(2, likelihood="categorical", n_iter=1, n_threads=1)
+    found = EvidenceClassifier(model).fit(maps, np.arange(12) >= 6)
+    assert [len(model.mean_) for model in found.models_] == [3, 3]
+    assert found.score(maps, np.arange(12) >= 6) == 1
+
+
+def test_what_cannot_be_classified(small_digits):
+    images, labels = small_digits
+    with pytest.raises(ValueError, match="at least 2 classes, got one: all labels are one"):
+        EvidenceClassifier(MODEL).fit(images[:9], ["one"] * 9)
+    few = np.array(["many"] * 57 + ["few"] * 3)
+    large = clone(MODEL).set_params(n_components=(2, 2), latents="separate")
+    with pytest.raises(ValueError, match=r"class few has 3 images, .* needs at least 5: add"):
+        EvidenceClassifier(large).fit(images, few)
+    with pytest.raises(ValueError, match=r"y must be 60 labels, .* got \(59,\)"):
+        EvidenceClassifier(MODEL).fit(images, labels[:-1])
+    for prior in ("equal", [0.5, 0.5], [1.0, 1.0, -1.0], [0.5, 0.5, 0.5]):
+        with pytest.raises(ValueError, match="class_prior must be"):
+            EvidenceClassifier(MODEL, class_prior=prior).fit(images, labels)
+    with pytest.raises(TypeError, match="got an opened collection: give its files"):
+        EvidenceClassifier(MODEL).fit(open_images(images, "bernoulli"), labels)
+    with pytest.raises(NotFittedError):
+        EvidenceClassifier(MODEL).predict(images)
