@@ -155,7 +155,10 @@ def test_no_step_makes_things_worse(likelihood, layout):
         assert (after >= before - 1e-6 * np.abs(before)).all()
         assert np.array_equal(encoding.latents[~improved], z[~improved])
         assert np.allclose(
-            encoding.log_likelihood, after - log_prior(generator, encoding.latents), rtol=1e-6
+            encoding.log_likelihood,
+            after - log_prior(generator, encoding.latents),
+            rtol=1e-6,
+            atol=1e-4,  # sums of many terms, some of which are almost zero
         )
         z = encoding.latents
 

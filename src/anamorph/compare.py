@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
 from anamorph.arguments import LAYOUTS, check_choice, checked_components, checked_seed
 from anamorph.encoding import encode
 from anamorph.io.collection import ImageCollection, open_images
 from anamorph.io.hidden import Boxes, HiddenImages
-from anamorph.kernels.threads import run_parallel, use_threads
+from anamorph.kernels.threads import one_blas_thread, run_parallel, use_threads
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model import ShapeAppearanceModel
 from anamorph.progress import Progress
@@ -174,7 +173,7 @@ def _scores(
             np.count_nonzero(is_known, axis=within_image[:-1]),
         )
 
-    with use_threads(model.n_threads), threadpool_limits(1, "blas"):
+    with use_threads(model.n_threads), one_blas_thread:
         parts = run_parallel(score, model._parts(len(images)))
     log_likelihood, squared_error, n_hidden = (
         np.concatenate(values) for values in zip(*parts, strict=True)

@@ -20,9 +20,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y
-from threadpoolctl import threadpool_limits
 
 from anamorph.classify.expectation_propagation import Posterior, infer
+from anamorph.kernels.threads import one_blas_thread
 
 Float64Array = NDArray[np.float64]
 Columns = slice | Sequence[int] | NDArray[np.integer]
@@ -90,7 +90,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self._columns = _checked_groups(self.groups, self.n_features_in_)
         self._features = features
         kernels = self._kernels(features)
-        with threadpool_limits(1, "blas"):  # products are many and small
+        with one_blas_thread:  # products are many and small
             weights, self.posterior_ = _most_likely_weights(
                 kernels, np.where(numbers == 1, 1.0, -1.0)
             )
