@@ -158,7 +158,7 @@ def test_no_step_makes_things_worse(likelihood, layout):
             encoding.log_likelihood,
             after - log_prior(generator, encoding.latents),
             rtol=1e-6,
-            atol=1e-4,  # sums of many terms, some of which are almost zero
+            atol=1e-3,  # sums of hundreds of float32 terms that may cancel
         )
         z = encoding.latents
 
