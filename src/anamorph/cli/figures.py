@@ -16,4 +16,4 @@ def save_figure(figure: Figure | SubFigure, path: Path) -> None:
     from anamorph.io.replace import replacing
 
     with replacing(path) as temporary:
-        cast("Figure", figure).savefig(temporary, dpi=_DOTS_PER_INCH)
+        cast("Figure", figure).savefig(temporary, dpi=_DOTS_PER_INCH, bbox_inches="tight")

@@ -43,9 +43,9 @@ def facts_of(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
     return {
         "likelihood": settings.likelihood_name,
         "latents": model.latents,
-        "n_latents": layout.n_latents,
-        "n_appearance_modes": layout.n_appearance,
-        "n_shape_modes": layout.n_shape,
+        "components": layout.n_latents,
+        "appearance_modes": layout.n_appearance,
+        "shape_modes": layout.n_shape,
         "grid": list(settings.space),
         "channels": settings.n_channels,
         "voxel_size": [float(size) for size in settings.voxel_size],
@@ -70,7 +70,7 @@ def _text(value: Any) -> str:
         return "none"
     if isinstance(value, list):
         if isinstance(value[0], list):
-            return "\n".join(" ".join(f"{number:9.4g}" for number in row) for row in value)
+            return "\n".join(" ".join(f"{number:9.4g}" for number in row) for row in value[:3])
         return " x ".join(map(str, value)) if isinstance(value[0], int) else _numbers(value)
     if isinstance(value, float):
         return f"{value:.8g}"

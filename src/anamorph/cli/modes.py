@@ -60,7 +60,7 @@ def modes(
         model = load_model(model_file, threads)
         written = output_of(model, probabilities)
         numbers, places = _checked_modes(model, chosen), values.numbers("--at", at)
-        names = [f"mode-{mode}_{place:+g}sd" for mode in numbers for place in places]
+        names = [f"mode-{mode}_{_signed(place)}sd" for mode in numbers for place in places]
         paths = paths_in(output, names, written.suffix)
         picture = output / "modes.png"
         films = [output / f"mode-{mode}.gif" for mode in numbers] if animate else []
@@ -73,6 +73,10 @@ def modes(
                 with replacing(film) as temporary:
                     save_animation(model, mode - 1, temporary)
         messages.wrote(*paths, picture, *films)
+
+
+def _signed(place: float) -> str:
+    return f"{place:+g}" if place else "0"
 
 
 def _checked_modes(model: ShapeAppearanceModel, text: str | None) -> tuple[int, ...]:

@@ -53,11 +53,12 @@ def report(
     With images it also shows how well the model fits them, and with latents
     where they lie. The page needs no network, and can be sent to others.
     """
+    if label is not None and participants is None:
+        raise typer.BadParameter("needs --participants", param_hint="--label")
+
     from anamorph.report import write_report
 
     with talking("report", quiet, as_json) as messages:
-        if label is not None and participants is None:
-            raise typer.BadParameter("needs --participants", param_hint="--label")
         model = load_model(model_file, threads)
         given = ImageArguments(images or [], tissues, participants)
         shown = _shown(model, given, latents, label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import typer
@@ -25,7 +26,7 @@ def numbers(flag: str, text: str) -> tuple[float, ...]:
         values = tuple(float(word) for word in words)
     except ValueError:
         values = ()
-    if not values:
+    if not values or not all(map(math.isfinite, values)):
         raise typer.BadParameter(f"{text!r} must be numbers, separated by commas", param_hint=flag)
     return values
 
@@ -33,7 +34,7 @@ def numbers(flag: str, text: str) -> tuple[float, ...]:
 def integers(flag: str, text: str) -> tuple[int, ...]:
     """Return whole numbers that are separated by commas or spaces."""
     values = numbers(flag, text)
-    if any(value != int(value) for value in values if abs(value) < float("inf")):
+    if not all(value.is_integer() for value in values):
         raise typer.BadParameter(f"{text!r} must be whole numbers", param_hint=flag)
     return tuple(int(value) for value in values)
 
