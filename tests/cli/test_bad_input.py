@@ -55,6 +55,11 @@ def test_a_file_that_is_not_there(anamorph, volume_model, tmp_path):
     assert "no.nii does not exist" in result.error
 
 
+def test_one_image_is_not_enough(anamorph, volumes, tmp_path):
+    error = anamorph("fit", volumes / "sub-01.nii.gz", "-o", tmp_path / "model").error
+    assert "sub-01.nii.gz is one image" in error
+
+
 def test_a_file_that_vanishes_during_the_fit(anamorph, volumes, tmp_path, monkeypatch):
     from anamorph.cli.bar import FitDisplay
 

@@ -41,7 +41,7 @@ def test_fit_writes_a_model_and_latents_and_removes_its_checkpoint(anamorph, pic
     names, latents = read_latents(output.parent / "model.latents.tsv", 2)
     assert names == [f"face-{n}" for n in range(1, N_IMAGES + 1)]
     assert latents.shape == (N_IMAGES, 2)
-    for said in ("Reading 10 images", "Iteration 1/2: objective", "s per image", "Wrote"):
+    for said in ("Reading 10 images", "Iteration 1/2: objective", "s/image", "Wrote"):
         assert said in result.stdout
     assert result.stderr == ""
 
@@ -209,6 +209,9 @@ def test_arithmetic(anamorph, picture_model, pictures, tmp_path):
     assert np.allclose(read_latents(tmp_path / "sum" / "result.latents.tsv", 2)[1], expected)
     assert read_picture(tmp_path / "sum" / "result.png").shape == (*SPACE, 3)
     assert read_picture(tmp_path / "sum" / "arithmetic.png").std() > 0
+    arguments = ("arithmetic", picture_model, "face-2 - face-2", pictures, "--json")
+    result = anamorph(*arguments, "-o", tmp_path / "zero", succeeds=True)
+    assert result.json["latents"] == [0, 0]
     result = anamorph("arithmetic", picture_model, "face-1 - face-77", pictures, "-o", tmp_path)
     assert "no image is called 'face-77'" in result.error
 

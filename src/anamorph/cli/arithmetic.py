@@ -11,7 +11,7 @@ from anamorph.cli.expression import parse_sum
 from anamorph.cli.figures import save_figure
 from anamorph.cli.images import ImageArguments
 from anamorph.cli.messages import talking
-from anamorph.cli.models import load_model, named_latents, output_of
+from anamorph.cli.models import latent_source, load_model, output_of
 from anamorph.cli.places import reserve
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -56,17 +56,19 @@ def arithmetic(
         model = load_model(model_file, threads)
         written = output_of(model, probabilities)
         given = ImageArguments(images or [], tissues, participants, resample, cache)
-        names, codes, inputs = named_latents(model, given, latents, messages)
-        terms = parse_sum(expression, names)
-        rows = dict(zip(names, codes, strict=True))
+        source = latent_source(model, given, latents, messages)
+        terms = parse_sum(expression, source.names)
         paths = [output / f"result{written.suffix}", output / "result.latents.tsv"]
         picture = output / "arithmetic.png"
-        reserve([*paths, picture], [model_file, *inputs], force=force)
-        factors, summands = [factor for factor, _ in terms], [rows[name] for _, name in terms]
-        result = (np.array(factors) @ np.stack(summands))[None]
+        reserve([*paths, picture], [model_file, *source.inputs], force=force)
+        used = list(dict.fromkeys(name for _, name in terms))  # each is encoded once
+        codes = source.find([source.names.index(name) for name in used])
+        latents_of = dict(zip(used, codes, strict=True))
+        summands = [(factor, latents_of[name], name) for factor, name in terms]
+        result = np.sum([factor * code for factor, code, _ in summands], axis=0)[None]
         written.write(paths[0], model.inverse_transform(result)[0])
         write_latents(paths[1], ["result"], result)
-        figure = plot_arithmetic(model, [(factor, rows[name], name) for factor, name in terms])
+        figure = plot_arithmetic(model, summands)
         save_figure(figure, picture)
         messages.wrote(*paths, picture)
         messages.result(latents=result[0].tolist())

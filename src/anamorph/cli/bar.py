@@ -75,7 +75,7 @@ def facts(progress: Progress) -> str:
     """Return the objective, seconds per image and time left, in words."""
     per_image = progress.seconds[-1] / progress.n_images
     return (
-        f"objective {progress.objective[-1]:.8g}, {per_image:.2g} s per image, "
+        f"objective {progress.objective[-1]:.8g}, {per_image:.2g} s/image, "
         f"{duration(progress.seconds_left)} left"
     )
 

@@ -248,6 +248,11 @@ def fit(
         settings = merged_settings(preset, config, flags)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
+        if len(found) < 2:
+            raise CommandError(
+                f"{found.all_files[0]} is one image, and a model needs at least two: give a folder "
+                "or a pattern, with one image per file"
+            )
         table = beside(output, ".latents.tsv")
         reserve([output, table], found.all_files, force=force)
         checkpoint = checkpoint or beside(output, ".checkpoint")

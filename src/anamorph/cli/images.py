@@ -101,9 +101,9 @@ class ImageList:
         """Every file."""
         return [path for group in self.files for path in group]
 
-    def part(self, part: slice) -> ImageList:
+    def take(self, numbers: Sequence[int]) -> ImageList:
         """Return some of the images."""
-        return ImageList(self.files[part], self.names[part])
+        return ImageList([self.files[n] for n in numbers], [self.names[n] for n in numbers])
 
 
 def find_files(arguments: Sequence[str]) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,20 +41,44 @@ def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
     return ImageOutput(model._format, model.origin_, is_bounded, probabilities)
 
 
-def named_latents(
+@dataclass(frozen=True)
+class LatentSource:
+    """Latents that are in a table, or can be found from images.
+
+    Attributes
+    ----------
+    names : N strings
+    inputs : list of Path
+        The files that they come from.
+    find : callable
+        Returns the latents (n, K) of some images, given their numbers.
+    """
+
+    names: list[str]
+    inputs: list[Path]
+    find: Callable[[Sequence[int]], NDArray[np.float64]]
+
+
+def latent_source(
     model: ShapeAppearanceModel, given: ImageArguments, table: Path | None, messages: Messages
-) -> tuple[list[str], NDArray[np.float64], list[Path]]:
-    """Return names, latents (N, K) and files: from a table, or from images by encoding them."""
+) -> LatentSource:
+    """Return latents from a table or from images, of which one is given."""
     from anamorph.io.tables import read_latents
 
     if bool(given.arguments) == (table is not None):
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
-        return *read_latents(table, len(model.latent_precision_)), [table]
+        names, latents = read_latents(table, len(model.latent_precision_))
+        return LatentSource(names, [table], lambda numbers: latents[list(numbers)])
     found = given.find()
-    files: Any = given.open_for(model, found)
-    with messages.waiting(f"Encoding {len(found)} images"):
-        return found.names, model.transform(files), found.all_files
+    given.open_for(model, found)  # what is wrong with a header is said before the work begins
+
+    def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
+        files: Any = given.open_for(model, found.take(numbers))
+        with messages.waiting(f"Encoding {len(numbers)} images"):
+            return model.transform(files)
+
+    return LatentSource(found.names, found.all_files, encode)
 
 
 def write_images(

@@ -10,7 +10,7 @@ from anamorph.cli import options
 from anamorph.cli.errors import checking
 from anamorph.cli.images import ImageArguments
 from anamorph.cli.messages import talking
-from anamorph.cli.models import load_model, named_latents, output_of, write_images
+from anamorph.cli.models import latent_source, load_model, output_of, write_images
 from anamorph.cli.places import paths_in, reserve
 
 RECONSTRUCT_EXAMPLES = """[bold]Examples[/bold]
@@ -59,10 +59,11 @@ def reconstruct(
         model = load_model(model_file, threads)
         written = output_of(model, probabilities)
         given = ImageArguments(images or [], tissues, participants, resample, cache)
-        names, codes, inputs = named_latents(model, given, latents, messages)
-        paths = paths_in(output, names, _ENDINGS[part] + written.suffix)
-        reserve(paths, [model_file, *inputs], force=force)
-        with messages.waiting(f"Reconstructing {len(names)} images"):
+        source = latent_source(model, given, latents, messages)
+        paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
+        reserve(paths, [model_file, *source.inputs], force=force)
+        codes = source.find(range(len(paths)))
+        with messages.waiting(f"Reconstructing {len(paths)} images"):
             write_images(
                 model, written, paths, lambda some: model.inverse_transform(codes[some], part)
             )
@@ -98,7 +99,7 @@ def impute(
         reserve(paths, [model_file, *found.all_files], force=force)
 
         def imputed(part: slice) -> Any:
-            files: Any = given.open_for(model, found.part(part))
+            files: Any = given.open_for(model, found.take(range(len(found))[part]))
             return model.impute(files)
 
         with messages.waiting(f"Imputing {len(found)} images"):
