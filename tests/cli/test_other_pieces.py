@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from anamorph import plots
 from anamorph.io.participants import read_participants
+from anamorph.progress import Progress
 from tests.cli.conftest import N_IMAGES
 
 
@@ -30,6 +31,7 @@ def test_compare(anamorph, pictures, tmp_path, piece, monkeypatch):
     def compare_layouts(images, n_components, **options):
         given.update(options, n_images=len(images), n_components=n_components)
         layouts = options["layouts"]
+        options["progress"](layouts[0], Progress(1, 2, N_IMAGES, (5.0,), (1.0,)))
         return SimpleNamespace(
             layouts=layouts,
             log_likelihood={name: np.full(N_IMAGES, -n) for n, name in enumerate(layouts)},
@@ -42,7 +44,7 @@ def test_compare(anamorph, pictures, tmp_path, piece, monkeypatch):
     flags = ("-k", 3, "--layouts", "joint,shape", "--fraction", 0.2, "--preset", "faces")
     arguments = ("compare", pictures, "-o", tmp_path / "out", *flags, "--iterations", 2)
     text = anamorph(*arguments, succeeds=True).stdout
-    assert "joint" in text
+    assert "joint, iteration 1/2: objective 5, 0.1 s/image, 1 s left" in text
     assert "0.1" in text
     assert (given["n_images"], given["n_components"]) == (N_IMAGES, 3)
     assert (given["layouts"], given["fraction"]) == (("joint", "shape"), 0.2)

@@ -58,13 +58,19 @@ class FitDisplay:
 
     def advance(self, progress: Progress) -> None:
         """Show where the fit stands after an iteration."""
+        self.advance_named("", progress)
+
+    def advance_named(self, name: str, progress: Progress) -> None:
+        """Show where one of several fits stands after an iteration."""
         self.n_done = progress.n_done
+        place = f"iteration {progress.n_done}/{progress.n_iter}"
+        place = f"{name}, {place}" if name else place.capitalize()
         if not self._is_live:
-            self._messages.say(f"Iteration {progress.n_done}/{progress.n_iter}: {facts(progress)}")
+            self._messages.say(f"{place}: {facts(progress)}")
             return
         self._bar.update(
             self._task,
-            description=f"Iteration {progress.n_done}/{progress.n_iter}",
+            description=place,
             completed=progress.n_done,
             total=progress.n_iter,
             facts=facts(progress),

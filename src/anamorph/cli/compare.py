@@ -122,6 +122,7 @@ def _compared(
     messages: Messages,
 ) -> Comparison:
     from anamorph.arguments import checked_settings
+    from anamorph.cli.bar import FitDisplay
     from anamorph.compare import compare_layouts
     from anamorph.io.files import FileImages
     from anamorph.model import ShapeAppearanceModel
@@ -138,13 +139,15 @@ def _compared(
     )
     with checking():
         checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
-    with messages.waiting(f"Fitting {len(layouts)} kinds of models to {len(found)} images"):
+    with FitDisplay(messages) as display:
+        display.stage(f"Fitting {len(layouts)} kinds of models to {len(found)} images")
         return compare_layouts(
             files,
             n_components,
             layouts=layouts,
             fraction=fraction,
             random_state=seed,
+            progress=display.advance_named,
             **settings,
         )
 
