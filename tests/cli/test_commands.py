@@ -175,6 +175,27 @@ def test_samples_and_their_latents(anamorph, volume_model, tmp_path):
     assert np.array_equal(latents, expected)
 
 
+@pytest.mark.parametrize(
+    ("shape", "written", "flags"),
+    [
+        (SPACE, (*SPACE, 1), ()),
+        ((*SPACE, 1), (*SPACE, 1), ()),
+        ((*SPACE, 1, 2), (*SPACE, 1, 2), ("--channel-axis", "-1")),
+        ((*VOLUME, 2), (*VOLUME, 2), ("--channel-axis", "-1")),
+    ],
+)
+def test_slices_and_channels_of_nifti_are_read_again(anamorph, tmp_path, shape, written, flags):
+    space = VOLUME if shape[:3] == VOLUME else SPACE
+    for n, image in enumerate(blobs(N_IMAGES, space)):
+        voxels = np.broadcast_to(image.reshape(*space, *(1,) * (len(shape) - len(space))), shape)
+        save_nifti(tmp_path / f"{n}.nii", np.array(voxels), rotated_affine())
+    model = tmp_path / "model.safetensors"
+    anamorph("fit", tmp_path / "*.nii", "-o", model, *QUICK, *flags, succeeds=True)
+    anamorph("sample", model, "-n", 2, "-o", tmp_path / "out", succeeds=True)
+    check_space(tmp_path / "out" / "sample-2.nii.gz", written)
+    anamorph("encode", model, tmp_path / "out", "-o", tmp_path / "latents.tsv", succeeds=True)
+
+
 # ---- models of pictures
 
 

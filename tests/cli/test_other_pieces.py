@@ -95,4 +95,6 @@ def test_demo(anamorph, tmp_path, piece):
     piece("anamorph.demo", run_demo=run_demo)
     result = anamorph("demo", "--volumes", "-o", tmp_path / "out", succeeds=True)
     assert "volumes: True" in result.stdout
-    assert f"Wrote {tmp_path / 'out' / 'report.html'}" in result.stdout
+    result = anamorph("demo", "-o", tmp_path / "out", "--json", succeeds=True)
+    assert result.json["files"] == [str(tmp_path / "out" / "report.html")]
+    assert "volumes: False" in result.stderr

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anamorph.cli import options, values
+from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import CommandError, checking
 from anamorph.cli.figures import save_figure
 from anamorph.cli.images import ImageArguments, ImageList
 from anamorph.cli.messages import Messages, talking
 from anamorph.cli.places import reserve
-from anamorph.cli.settings import check_likelihood, merged_settings
+from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
     from anamorph.compare import Comparison
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph compare faces/ -k 16 -o comparison/
-anamorph compare labels/ --likelihood categorical -k 8 --layouts joint,shape -o comparison/"""
+anamorph compare labels/ --labels -k 8 --layouts joint,shape -o comparison/"""
 
 _LAYOUTS = ("joint", "separate", "shape", "appearance")
 _DECIDED = ("n_components", "latents", "random_state")  # by the comparison, not by settings
-_MODEL = "Model"
 
 
 def compare(
@@ -42,32 +42,11 @@ def compare(
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Of what is hidden, and of the fits.")
     ] = 0,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="Settings of the paper: faces, digits, brains2d or brains3d.",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TOML", rich_help_panel=_MODEL, help="Settings from a file, as for 'fit'."
-        ),
-    ] = None,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="gaussian (the default), bernoulli or categorical.",
-        ),
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=_MODEL, help="EM iterations of every fit."),
-    ] = None,
+    preset: setting.Preset = None,
+    config: setting.Config = None,
+    likelihood: setting.Likelihood = None,
+    labels: setting.Labels = False,
+    iterations: setting.Iterations = None,
     threads: options.Threads = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
@@ -84,7 +63,7 @@ def compare(
     it. Writes comparison.tsv (a row per image) and comparison.png.
     """
     flags = {
-        "likelihood": "categorical" if tissues else likelihood,
+        "likelihood": chosen_likelihood(likelihood, labels, tissues),
         "n_iter": iterations,
         "n_threads": threads,
     }

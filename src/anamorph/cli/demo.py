@@ -35,4 +35,5 @@ def demo(
 
     with talking("demo", quiet, as_json) as messages:
         output.mkdir(parents=True, exist_ok=True)
-        messages.wrote(*run_demo(output, volumes=volumes, say=messages.say))
+        paths = run_demo(output, volumes=volumes, say=messages.say)  # which says what it wrote
+        messages.result(files=[str(path) for path in paths])

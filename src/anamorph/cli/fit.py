@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from anamorph.cli import options
+from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import INTERRUPTED, CommandError, checking
 from anamorph.cli.images import ImageArguments, ImageList
 from anamorph.cli.messages import Messages, talking
 from anamorph.cli.places import reserve
-from anamorph.cli.settings import check_likelihood, merged_settings
+from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
     from anamorph.io.files import FileImages
@@ -26,194 +27,37 @@ anamorph fit 'faces/*.png' -o faces.safetensors --preset faces -k 32
 anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
 anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
 
-_MODEL = "Model"
-_FITTING = "Fitting"
 _SUFFIX = ".safetensors"
 
 
 def fit(
     images: options.Images,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Model file to write. Latents go beside it, to FILE's name with .latents.tsv.",
-        ),
-    ],
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="Settings of the paper: faces, digits, brains2d or brains3d. Give way to others.",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TOML",
-            rich_help_panel=_MODEL,
-            help="Settings from a file, e.g. 'components = 20'; keys are the flags of this list. "
-            "They give way to flags.",
-        ),
-    ] = None,
-    components: Annotated[
-        str | None,
-        typer.Option(
-            "--components",
-            "-k",
-            metavar="K",
-            rich_help_panel=_MODEL,
-            help="Number of latents; 'A,S' for appearance and shape with --latents separate. "
-            "By default 16.",
-        ),
-    ] = None,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="gaussian (intensities, the default), bernoulli (binary) or categorical (labels).",
-        ),
-    ] = None,
-    labels: Annotated[
-        bool,
-        typer.Option(
-            "--labels",
-            metavar="",
-            rich_help_panel=_MODEL,
-            help="Images are label maps: the same as --likelihood categorical.",
-        ),
-    ] = False,
-    latents: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="What a latent controls: joint (shape and appearance, the default), separate "
-            "(one of them), shape or appearance (the model has nothing else).",
-        ),
-    ] = None,
-    shape_penalty: Annotated[
-        str | None,
-        typer.Option(
-            metavar="5 NUMBERS",
-            rich_help_panel=_MODEL,
-            help="Weights of size, stretching, bending, elasticity and divergence of velocities, "
-            "e.g. 0.002,0.02,2,0.2,0.2.",
-        ),
-    ] = None,
-    appearance_penalty: Annotated[
-        str | None,
-        typer.Option(
-            metavar="3 NUMBERS",
-            rich_help_panel=_MODEL,
-            help="Weights of size, stretching and bending of modes of appearance.",
-        ),
-    ] = None,
-    mean_penalty: Annotated[
-        str | None,
-        typer.Option(
-            metavar="3 NUMBERS", rich_help_panel=_MODEL, help="The same for the mean, per image."
-        ),
-    ] = None,
-    balance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="2 NUMBERS",
-            rich_help_panel=_MODEL,
-            help="Weights of the penalties on modes, and on what they reconstruct.",
-        ),
-    ] = None,
-    prior_dof: Annotated[
-        float | None,
-        typer.Option(
-            metavar="NUMBER",
-            rich_help_panel=_MODEL,
-            help="How many images the prior that latents are white counts for; by default K.",
-        ),
-    ] = None,
-    decimation: Annotated[
-        float | None,
-        typer.Option(
-            metavar="NUMBER",
-            rich_help_panel=_MODEL,
-            help="Weight of the likelihood, below 1 where neighbouring voxels say the same.",
-        ),
-    ] = None,
-    voxel_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS",
-            rich_help_panel=_MODEL,
-            help="Size of a voxel along each axis; by default that of the files, or 1.",
-        ),
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=_FITTING, help="EM iterations; by default 20."),
-    ] = None,
-    tol: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            rich_help_panel=_FITTING,
-            help="Stop when an iteration adds less than this share of the total rise so far.",
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", rich_help_panel=_FITTING, help="Steps of geodesic shooting; by default 8."
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", rich_help_panel=_FITTING, help="Of the starting latents; by default 0."
-        ),
-    ] = None,
+    output: setting.ModelOutput,
+    preset: setting.Preset = None,
+    config: setting.Config = None,
+    components: setting.Components = None,
+    likelihood: setting.Likelihood = None,
+    labels: setting.Labels = False,
+    latents: setting.LatentLayout = None,
+    shape_penalty: setting.ShapePenalty = None,
+    appearance_penalty: setting.AppearancePenalty = None,
+    mean_penalty: setting.MeanPenalty = None,
+    balance: setting.Balance = None,
+    prior_dof: setting.PriorDof = None,
+    decimation: setting.Decimation = None,
+    voxel_size: setting.VoxelSize = None,
+    iterations: setting.Iterations = None,
+    tol: setting.Tolerance = None,
+    steps: setting.Steps = None,
+    seed: setting.Seed = None,
     threads: options.Threads = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            rich_help_panel=_FITTING,
-            help="For batches of images, e.g. 4GB; by default 2GiB.",
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=_FITTING,
-            help="Written after every iteration, gone on from where it exists, and removed at the "
-            "end; by default beside the model, with .checkpoint.",
-        ),
-    ] = None,
+    memory: setting.Memory = None,
+    checkpoint: setting.Checkpoint = None,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
-    pad: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            rich_help_panel="Images",
-            help="Add a missing margin of N voxels, so that what leaves the image on one side does "
-            "not come back on the other.",
-        ),
-    ] = 0,
-    channel_axis: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel="Images",
-            help="Where arrays and 4D NIfTI files hold channels or classes: -1 for the last axis.",
-        ),
-    ] = None,
+    pad: setting.Pad = 0,
+    channel_axis: setting.ChannelAxis = None,
     cache: options.CacheFolder = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -227,7 +71,7 @@ def fit(
     """
     flags = {
         "n_components": components,
-        "likelihood": _likelihood(likelihood, labels, tissues),
+        "likelihood": chosen_likelihood(likelihood, labels, tissues),
         "latents": latents,
         "shape_penalty": shape_penalty,
         "appearance_penalty": appearance_penalty,
@@ -263,19 +107,6 @@ def fit(
 def beside(output: Path, ending: str) -> Path:
     """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
     return output.with_name(output.name.removesuffix(_SUFFIX) + ending)
-
-
-def _likelihood(likelihood: str | None, labels: bool, tissues: bool) -> str | None:
-    if not (labels or tissues):
-        return likelihood
-    if labels and tissues:
-        raise typer.BadParameter("images are label maps or tissue maps", param_hint="--labels")
-    if likelihood not in (None, "categorical"):
-        raise typer.BadParameter(
-            f"label maps and tissue maps are categorical, not {likelihood}",
-            param_hint="--likelihood",
-        )
-    return "categorical"
 
 
 def _fit(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from anamorph.cli import values
 from anamorph.cli.errors import CommandError, checking
 from anamorph.cli.flags import FLAGS
@@ -64,6 +66,20 @@ def read_settings(path: Path) -> dict[str, Any]:
             raise CommandError(f"{path} sets {key!r}, and settings are {', '.join(names)}")
         settings[names[known]] = _from_toml(path, key, names[known], value)
     return settings
+
+
+def chosen_likelihood(likelihood: str | None, labels: bool, tissues: bool) -> str | None:
+    """Return the likelihood that flags ask for: label maps and tissue maps are categorical."""
+    if not (labels or tissues):
+        return likelihood
+    if labels and tissues:
+        raise typer.BadParameter("images are label maps or tissue maps", param_hint="--labels")
+    if likelihood not in (None, "categorical"):
+        raise typer.BadParameter(
+            f"label maps and tissue maps are categorical, not {likelihood}",
+            param_hint="--likelihood",
+        )
+    return "categorical"
 
 
 def check_likelihood(model: ShapeAppearanceModel) -> None:
