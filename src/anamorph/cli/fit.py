@@ -122,10 +122,11 @@ def _fit(
     from anamorph.model import ShapeAppearanceModel
 
     model = ShapeAppearanceModel(**settings)
-    with FitDisplay(messages) as display:
-        try:
+    check_likelihood(model)
+    display = FitDisplay(messages)
+    try:
+        with display:
             display.stage(f"Reading {len(found)} images")
-            check_likelihood(model)
             files: Any = FileImages(
                 found.for_reader,
                 model.likelihood,
@@ -143,9 +144,9 @@ def _fit(
             )
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
             return model.fit(files, checkpoint=checkpoint, callback=display.advance)
-        except KeyboardInterrupt as interrupt:
-            _tell_how_to_go_on(display.n_done, checkpoint)
-            raise typer.Exit(INTERRUPTED) from interrupt
+    except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
+        _tell_how_to_go_on(display.n_done, checkpoint)
+        raise typer.Exit(INTERRUPTED) from interrupt
 
 
 def _check(model: ShapeAppearanceModel, files: FileImages) -> None:
