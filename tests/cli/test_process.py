@@ -11,6 +11,7 @@ import pytest
 
 from anamorph import ShapeAppearanceModel, __version__
 from anamorph.cli import app
+from anamorph.io.tensors import read_tensors
 from tests.cli.conftest import QUICK
 
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"
@@ -56,7 +57,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(
     assert f"{checkpoint} is kept" in line
     assert line.endswith(f"anamorph fit {pictures} -o {output} -k 2 --iterations 400 --threads 1")
     assert not output.exists()
-    n_done = int(line.split("after iteration ")[1].split(";")[0])
+    n_done = len(read_tensors(checkpoint, "checkpoint", 1)[1]["objective"])
     few = ("-k", 2, "--iterations", n_done + 2, "--threads", 1)
     result = anamorph("fit", pictures, "-o", output, *few, succeeds=True)
     assert f"Going on from {checkpoint}" in result.stdout

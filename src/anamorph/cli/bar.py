@@ -23,7 +23,6 @@ class FitDisplay:
     """
 
     def __init__(self, messages: Messages) -> None:
-        self.n_done = 0
         self._messages = messages
         self._is_live = messages.console.is_terminal and not messages.console.quiet
         self._bar = Bar(
@@ -62,7 +61,6 @@ class FitDisplay:
 
     def advance_named(self, name: str, progress: Progress) -> None:
         """Show where one of several fits stands after an iteration."""
-        self.n_done = progress.n_done
         place = f"iteration {progress.n_done}/{progress.n_iter}"
         place = f"{name}, {place}" if name else place.capitalize()
         if not self._is_live:

@@ -123,9 +123,8 @@ def _fit(
 
     model = ShapeAppearanceModel(**settings)
     check_likelihood(model)
-    display = FitDisplay(messages)
     try:
-        with display:
+        with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
             files: Any = FileImages(
                 found.for_reader,
@@ -145,7 +144,7 @@ def _fit(
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
             return model.fit(files, checkpoint=checkpoint, callback=display.advance)
     except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
-        _tell_how_to_go_on(display.n_done, checkpoint)
+        _tell_how_to_go_on(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
 
 
@@ -161,11 +160,10 @@ def _check(model: ShapeAppearanceModel, files: FileImages) -> None:
             pass
 
 
-def _tell_how_to_go_on(n_done: int, checkpoint: Path) -> None:
+def _tell_how_to_go_on(checkpoint: Path) -> None:
     if checkpoint.exists():
-        after = f"after iteration {n_done}" if n_done else "early"
         command = shlex.join(["anamorph", *sys.argv[1:]])
-        text = f"Stopped {after}; {checkpoint} is kept, the same command goes on: {command}"
+        text = f"Stopped; {checkpoint} is kept, and the same command goes on: {command}"
     else:
         text = "Stopped before the first iteration was done; nothing was written"
     print(text, file=sys.stderr)
