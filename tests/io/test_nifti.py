@@ -6,7 +6,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from anamorph.io.errors import ImageError
+from anamorph.io.errors import ImageError, WriteError
 from anamorph.io.files import FileImages
 from anamorph.io.nifti import write_nifti
 from tests.io.filemaking import EVERYTHING, noise, rotated_affine, save_nifti
@@ -151,14 +151,14 @@ def test_an_earlier_file_survives_a_failure_to_write(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(nib, "save", no_space)
-    with pytest.raises(ImageError, match=r"a\.nii cannot be written: .*No space left"):
+    with pytest.raises(WriteError, match=r"a\.nii cannot be written: .*No space left"):
         write_nifti(path, noise(3, 4, 5), None)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["a.nii"]
 
 
 def test_writing_needs_a_folder_and_a_suffix(tmp_path):
-    with pytest.raises(ImageError, match="cannot be written"):
+    with pytest.raises(WriteError, match="cannot be written"):
         write_nifti(tmp_path / "nowhere" / "a.nii", noise(3, 4, 5), None)
     with pytest.raises(ImageError, match=r"must end with \.nii"):
         write_nifti(tmp_path / "a.img", noise(3, 4, 5), None)

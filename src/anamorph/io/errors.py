@@ -11,3 +11,7 @@ class ModelFileError(ValueError):
 
 class TableError(ValueError):
     """A table that cannot be read, or that does not go with the images."""
+
+
+class WriteError(OSError):
+    """A file that cannot be written; what was there before still is."""

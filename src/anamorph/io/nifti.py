@@ -7,7 +7,6 @@ from __future__ import annotations
 import gzip
 import math
 import os
-import tempfile
 import zlib
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from anamorph.io.errors import ImageError
 from anamorph.io.grid import Affine, Grid
 from anamorph.io.guard import check_size, quiet, reading, reason, stamp_of, times
+from anamorph.io.replace import replacing
 from anamorph.io.source import Source, check_numbers, scale_of
 
 SUFFIXES = (".nii", ".nii.gz")
@@ -79,7 +79,7 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
 
 
 def write_nifti(path: str | os.PathLike[str], image: ArrayLike, affine: Affine | None) -> None:
-    """Write an image to a NIfTI-1 file, by way of a temporary one that then takes its place.
+    """Write an image to a NIfTI-1 file, whole or not at all.
 
     Parameters
     ----------
@@ -101,24 +101,10 @@ def write_nifti(path: str | os.PathLike[str], image: ArrayLike, affine: Affine |
     try:
         volume = nib.Nifti1Image(voxels, np.eye(4) if affine is None else affine)
         volume.header.set_xyzt_units("mm")
-        _replace(path, volume)
-    except (OSError, HeaderDataError) as error:
+    except HeaderDataError as error:
         raise ImageError(f"{path} cannot be written: {reason(error)}") from None
-
-
-def _replace(path: Path, volume: nib.Nifti1Image) -> None:
-    suffix = ".nii.gz" if _is_compressed(path) else ".nii"
-    handle, temporary = tempfile.mkstemp(suffix, f".{path.name}.", path.parent)
-    os.close(handle)
-    try:
+    with replacing(path, ".nii.gz" if _is_compressed(path) else ".nii") as temporary:
         nib.save(volume, temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _is_compressed(path: Path) -> bool:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -44,13 +45,23 @@ class Participants:
         A file belongs to the participant whose id is, or starts, its name or that of a folder
         around it; what begins with "sub-" may stand anywhere in the name.
         """
-        rows = {name: row for row, name in enumerate(self.ids)}
-        order = [self._row_of(Path(file), rows) for file in files]
+        order = []
+        for file in files:
+            row = self._row_of(Path(file))
+            if row is None:
+                raise TableError(
+                    f"{self.path} has no {_ID} for {file}: add a row to it, or leave the file out"
+                )
+            order.append(row)
         return Participants(
             self.path,
             [self.ids[row] for row in order],
             {name: [texts[row] for row in order] for name, texts in self.columns.items()},
         )
+
+    def has(self, file: str | os.PathLike[str]) -> bool:
+        """Tell whether a file belongs to a participant, as for `matched`."""
+        return self._row_of(Path(file)) is not None
 
     def labels(self, column: str) -> NDArray[np.str_]:
         """Return a column as texts, (N,), none of them missing."""
@@ -83,19 +94,19 @@ class Participants:
             raise TableError(f"{self.path} has no column {name!r}: it has {have}")
         return self.columns[name]
 
-    def _row_of(self, path: Path, rows: dict[str, int]) -> int:
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.ids)}
+
+    def _row_of(self, path: Path) -> int | None:
         names = (stem_of(path), *reversed(path.parent.parts))
         for name in names:
             found = _BIDS_SUBJECT.search(name)
             for known in (name, found.group() if found else None):
-                if known in rows:
-                    return rows[known]
-        prefixes = [known for known in rows if _starts_with(names[0], known)]
-        if not prefixes:
-            raise TableError(
-                f"{self.path} has no {_ID} for {path}: add a row to it, or leave the file out"
-            )
-        return rows[max(prefixes, key=len)]
+                if known in self._rows:
+                    return self._rows[known]
+        prefixes = [known for known in self._rows if _starts_with(names[0], known)]
+        return self._rows[max(prefixes, key=len)] if prefixes else None
 
 
 def read_participants(path: str | os.PathLike[str]) -> Participants:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from anamorph.io.errors import ModelFileError
+from anamorph.io.replace import replacing
 
 _KEY = "anamorph"
 
@@ -25,9 +25,7 @@ def write_tensors(
     arrays: dict[str, NDArray[Any]],
     facts: dict[str, Any],
 ) -> None:
-    """Write arrays and facts to a file, by way of a temporary one that then takes its place.
-
-    Whatever happens meanwhile, the file is the old one or the new one, never half of it.
+    """Write arrays and facts to a file, whole or not at all.
 
     Parameters
     ----------
@@ -43,22 +41,13 @@ def write_tensors(
     path = Path(path)
     header = json.dumps({"kind": kind, "version": version, "facts": facts})
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except FileNotFoundError:
-        raise ModelFileError(
-            f"{path.parent} does not exist: {path.name} has nowhere to go"
-        ) from None
-    os.close(handle)
-    try:
-        save_file(contiguous, temporary, metadata={_KEY: header})
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    if not path.parent.is_dir():
+        raise ModelFileError(f"{path.parent} does not exist: {path.name} has nowhere to go")
+    with replacing(path) as temporary:
+        try:
+            save_file(contiguous, temporary, metadata={_KEY: header})
+        except SafetensorError as error:  # its word for a full disk
+            raise OSError(str(error)) from None
 
 
 def read_tensors(

@@ -1,0 +1,75 @@
+"""All commands, in the order in which people meet them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anamorph import __version__
+from anamorph.cli import (
+    arithmetic,
+    compare,
+    demo,
+    encode,
+    fit,
+    info,
+    modes,
+    reconstruct,
+    report,
+    sample,
+)
+from anamorph.cli.errors import OneLineErrors
+
+app = typer.Typer(
+    name="anamorph",
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+_LEARN, _USE, _LOOK = "Learn a model", "Use it on images", "Look at it"
+app.command(epilog=demo.EXAMPLES, rich_help_panel=_LEARN)(demo.demo)
+app.command(epilog=fit.EXAMPLES, rich_help_panel=_LEARN)(fit.fit)
+app.command(epilog=compare.EXAMPLES, rich_help_panel=_LEARN)(compare.compare)
+app.command(epilog=encode.EXAMPLES, rich_help_panel=_USE)(encode.encode)
+app.command(epilog=reconstruct.RECONSTRUCT_EXAMPLES, rich_help_panel=_USE)(reconstruct.reconstruct)
+app.command(epilog=reconstruct.IMPUTE_EXAMPLES, rich_help_panel=_USE)(reconstruct.impute)
+app.command(epilog=arithmetic.EXAMPLES, rich_help_panel=_USE)(arithmetic.arithmetic)
+app.command(epilog=info.EXAMPLES, rich_help_panel=_LOOK)(info.info)
+app.command(epilog=modes.EXAMPLES, rich_help_panel=_LOOK)(modes.modes)
+app.command(epilog=sample.EXAMPLES, rich_help_panel=_LOOK)(sample.sample)
+app.command(epilog=report.EXAMPLES, rich_help_panel=_LOOK)(report.report)
+
+
+def _print_version(is_asked_for: bool) -> None:
+    if is_asked_for:
+        print(f"anamorph {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def anamorph(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            metavar="",
+            help="Say which version this is.",
+        ),
+    ] = False,
+) -> None:
+    """Learn shape and appearance models from images, without annotation.
+
+    Begin with 'anamorph demo', or with 'anamorph fit' and a folder of images.
+    Every command explains itself: 'anamorph fit --help'.
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

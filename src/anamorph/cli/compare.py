@@ -1,0 +1,166 @@
+"""``anamorph compare``: how well kinds of models predict voxels that they have not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anamorph.cli import options, values
+from anamorph.cli import setting_options as setting
+from anamorph.cli.errors import CommandError, checking
+from anamorph.cli.figures import save_figure
+from anamorph.cli.images import ImageArguments, ImageList
+from anamorph.cli.messages import Messages, talking
+from anamorph.cli.places import reserve
+from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
+
+if TYPE_CHECKING:
+    from anamorph.compare import Comparison
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph compare faces/ -k 16 -o comparison/
+anamorph compare labels/ --labels -k 8 --layouts joint,shape -o comparison/"""
+
+_LAYOUTS = ("joint", "separate", "shape", "appearance")
+_DECIDED = ("n_components", "latents", "random_state")  # by the comparison, not by settings
+
+
+def compare(
+    images: options.Images,
+    output: options.OutputFolder,
+    components: Annotated[
+        int, typer.Option("--components", "-k", min=1, metavar="K", help="Latents of every model.")
+    ] = 16,
+    layouts: Annotated[
+        str, typer.Option(metavar="NAMES", help="Kinds of models to compare.")
+    ] = ",".join(_LAYOUTS),
+    fraction: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of every image to hide, from 0 to 1.")
+    ] = 0.25,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of what is hidden, and of the fits.")
+    ] = 0,
+    preset: setting.Preset = None,
+    config: setting.Config = None,
+    likelihood: setting.Likelihood = None,
+    labels: setting.Labels = False,
+    iterations: setting.Iterations = None,
+    threads: options.Threads = None,
+    force: options.Force = False,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    cache: options.CacheFolder = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare kinds of models by how well they predict what was hidden from them.
+
+    A part of every image is hidden, models with joint and separate latents,
+    of shape only and of appearance only are fitted to the rest, and predict
+    it. Writes comparison.tsv (a row per image) and comparison.png.
+    """
+    flags = {
+        "likelihood": chosen_likelihood(likelihood, labels, tissues),
+        "n_iter": iterations,
+        "n_threads": threads,
+    }
+    with talking("compare", quiet, as_json) as messages:
+        settings = merged_settings(preset, config, flags)
+        chosen = _checked_layouts(layouts)
+        if not 0 < fraction < 1:
+            raise CommandError(f"--fraction must be between 0 and 1, got {fraction}")
+        given = ImageArguments(images, tissues, participants, resample, cache)
+        found = given.find()
+        paths = [output / "comparison.tsv", output / "comparison.png"]
+        reserve(paths, found.all_files, force=force)
+        comparison = _compared(given, found, settings, components, chosen, fraction, seed, messages)
+        _write(comparison, found.names, paths)
+        _show(comparison, messages)
+        messages.wrote(*paths)
+
+
+def _checked_layouts(text: str) -> tuple[str, ...]:
+    chosen = values.words("--layouts", text)
+    for name in chosen:
+        if name not in _LAYOUTS:
+            raise CommandError(f"--layouts must be among {', '.join(_LAYOUTS)}, got {name}")
+    return chosen
+
+
+def _compared(
+    given: ImageArguments,
+    found: ImageList,
+    settings: dict[str, Any],
+    n_components: int,
+    layouts: tuple[str, ...],
+    fraction: float,
+    seed: int,
+    messages: Messages,
+) -> Comparison:
+    from anamorph.arguments import checked_settings
+    from anamorph.cli.bar import FitDisplay
+    from anamorph.compare import compare_layouts
+    from anamorph.io.files import FileImages
+    from anamorph.model import ShapeAppearanceModel
+
+    settings = {name: value for name, value in settings.items() if name not in _DECIDED}
+    model = ShapeAppearanceModel(n_components, **settings)
+    check_likelihood(model)
+    files = FileImages(
+        found.for_reader,
+        model.likelihood,
+        model.channel_axis,
+        resample=given.resample,
+        cache=given.cache,
+    )
+    with checking():
+        checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
+    with FitDisplay(messages) as display:
+        display.stage(f"Fitting {len(layouts)} kinds of models to {len(found)} images")
+        return compare_layouts(
+            files,
+            n_components,
+            layouts=layouts,
+            fraction=fraction,
+            random_state=seed,
+            progress=display.advance_named,
+            **settings,
+        )
+
+
+def _write(comparison: Comparison, names: list[str], paths: list[Path]) -> None:
+    from anamorph.io.tables import write_table
+    from anamorph.plots import plot_comparison
+
+    columns: dict[str, Any] = {"n_hidden": comparison.n_hidden.tolist()}
+    for layout in comparison.layouts:
+        columns[f"log_likelihood_{layout}"] = comparison.log_likelihood[layout].tolist()
+        columns[f"squared_error_{layout}"] = comparison.squared_error[layout].tolist()
+    write_table(paths[0], names, columns)
+    save_figure(plot_comparison(comparison), paths[1])
+
+
+def _show(comparison: Comparison, messages: Messages) -> None:
+    """Show means over images, of hidden voxels."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        "latents",
+        "log-likelihood per image",
+        "squared error per voxel",
+        box=box.SIMPLE,
+        title="Hidden voxels, means",
+    )
+    means = {}
+    n_hidden = int(comparison.n_hidden.sum())
+    for layout in comparison.layouts:
+        likelihood = float(comparison.log_likelihood[layout].mean())
+        error = float(comparison.squared_error[layout].sum() / n_hidden)
+        means[layout] = {"log_likelihood": likelihood, "squared_error": error}
+        table.add_row(layout, f"{likelihood:.6g}", f"{error:.4g}")
+    messages.show(table)
+    messages.result(means=means, n_images=len(comparison.n_hidden))

@@ -1,0 +1,39 @@
+"""``anamorph demo``: a first look, without any files of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anamorph.cli import options
+from anamorph.cli.messages import talking
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph demo
+anamorph demo --volumes -o demo-volumes/"""
+
+
+def demo(
+    volumes: Annotated[
+        bool,
+        typer.Option("--volumes", metavar="", help="In 3D, on volumes that it simulates."),
+    ] = False,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write to."),
+    ] = Path("demo-output"),
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit a model to handwritten digits that come with anamorph, and draw it.
+
+    It takes about a minute, and ends with a report to open in a browser.
+    """
+    from anamorph.demo import run_demo
+
+    with talking("demo", quiet, as_json) as messages:
+        output.mkdir(parents=True, exist_ok=True)
+        paths = run_demo(output, volumes=volumes, say=messages.say)  # which says what it wrote
+        messages.result(files=[str(path) for path in paths])

@@ -1,0 +1,205 @@
+"""``anamorph fit``: learn a model from image files."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from anamorph.cli import options
+from anamorph.cli import setting_options as setting
+from anamorph.cli.errors import INTERRUPTED, CommandError, checking
+from anamorph.cli.images import ImageArguments, ImageList
+from anamorph.cli.messages import Messages, talking
+from anamorph.cli.places import reserve
+from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
+
+if TYPE_CHECKING:
+    from anamorph.io.files import FileImages
+    from anamorph.model import ShapeAppearanceModel
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph fit scans/ -o brains.safetensors --components 20
+anamorph fit 'faces/*.png' -o faces.safetensors --preset faces -k 32
+anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
+anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
+
+_SUFFIX = ".safetensors"
+
+
+def fit(
+    images: options.Images,
+    output: setting.ModelOutput,
+    preset: setting.Preset = None,
+    config: setting.Config = None,
+    components: setting.Components = None,
+    likelihood: setting.Likelihood = None,
+    labels: setting.Labels = False,
+    latents: setting.LatentLayout = None,
+    shape_penalty: setting.ShapePenalty = None,
+    appearance_penalty: setting.AppearancePenalty = None,
+    mean_penalty: setting.MeanPenalty = None,
+    balance: setting.Balance = None,
+    prior_dof: setting.PriorDof = None,
+    decimation: setting.Decimation = None,
+    voxel_size: setting.VoxelSize = None,
+    iterations: setting.Iterations = None,
+    tol: setting.Tolerance = None,
+    steps: setting.Steps = None,
+    seed: setting.Seed = None,
+    threads: options.Threads = None,
+    memory: setting.Memory = None,
+    checkpoint: setting.Checkpoint = None,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    pad: setting.Pad = 0,
+    channel_axis: setting.ChannelAxis = None,
+    cache: options.CacheFolder = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn a shape and appearance model from images, without any annotation.
+
+    From the images alone it finds a mean, modes of shape and appearance, and
+    a few numbers (latents) for every image. Ctrl-C stops it, and the same
+    command goes on where it stopped.
+    """
+    flags = {
+        "n_components": components,
+        "likelihood": chosen_likelihood(likelihood, labels, tissues),
+        "latents": latents,
+        "shape_penalty": shape_penalty,
+        "appearance_penalty": appearance_penalty,
+        "mean_penalty": mean_penalty,
+        "balance": balance,
+        "prior_dof": prior_dof,
+        "n_iter": iterations,
+        "tol": tol,
+        "n_steps": steps,
+        "voxel_size": voxel_size,
+        "channel_axis": channel_axis,
+        "decimation": decimation,
+        "n_threads": threads,
+        "memory_budget": memory,
+        "random_state": seed,
+    }
+    with talking("fit", quiet, as_json) as messages:
+        settings = merged_settings(preset, config, flags)
+        given = ImageArguments(images, tissues, participants, resample, cache)
+        found = given.find()
+        if len(found) < 2:
+            raise CommandError(
+                f"{found.all_files[0]} is one image, and a model needs at least two: give a folder "
+                "or a pattern, with one image per file"
+            )
+        table = beside(output, ".latents.tsv")
+        reserve([output, table], found.all_files, force=force)
+        checkpoint = checkpoint or beside(output, ".checkpoint")
+        model = _fit(settings, given, found, pad, checkpoint, messages)
+        _write(model, found, output, table, checkpoint, messages)
+
+
+def beside(output: Path, ending: str) -> Path:
+    """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
+    return output.with_name(output.name.removesuffix(_SUFFIX) + ending)
+
+
+def _fit(
+    settings: dict[str, Any],
+    given: ImageArguments,
+    found: ImageList,
+    pad: int,
+    checkpoint: Path,
+    messages: Messages,
+) -> ShapeAppearanceModel:
+    from anamorph.cli.bar import FitDisplay
+    from anamorph.io.files import FileImages
+    from anamorph.model import ShapeAppearanceModel
+
+    model = ShapeAppearanceModel(**settings)
+    check_likelihood(model)
+    try:
+        with FitDisplay(messages) as display:
+            display.stage(f"Reading {len(found)} images")
+            files: Any = FileImages(
+                found.for_reader,
+                model.likelihood,
+                model.channel_axis,
+                resample=given.resample,
+                pad=pad,
+                cache=given.cache,
+            )
+            _check(model, files)
+            files.check(for_fit=True)
+            display.stage(
+                f"Going on from {checkpoint}"
+                if checkpoint.exists()
+                else "Starting (where kernels are not compiled yet, this takes a minute)"
+            )
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            return model.fit(files, checkpoint=checkpoint, callback=display.advance)
+    except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
+        _tell_how_to_go_on(checkpoint)
+        raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def _check(model: ShapeAppearanceModel, files: FileImages) -> None:
+    """Check settings before the fit does, in which a ValueError would be a bug."""
+    from anamorph.arguments import checked_seed, checked_settings
+    from anamorph.kernels.threads import use_threads
+
+    with checking():
+        checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
+        checked_seed(model.random_state)
+        with use_threads(model.n_threads):
+            pass
+
+
+def _tell_how_to_go_on(checkpoint: Path) -> None:
+    if checkpoint.exists():
+        command = shlex.join(["anamorph", *sys.argv[1:]])
+        text = f"Stopped; {checkpoint} is kept, and the same command goes on: {command}"
+    else:
+        text = "Stopped before the first iteration was done; nothing was written"
+    print(text, file=sys.stderr)
+
+
+def _write(
+    model: ShapeAppearanceModel,
+    found: ImageList,
+    output: Path,
+    table: Path,
+    checkpoint: Path,
+    messages: Messages,
+) -> None:
+    from anamorph.cli.bar import duration
+    from anamorph.io.tables import write_latents
+
+    try:
+        model.save(output)
+        write_latents(table, found.names, model.latents_)
+    except OSError as error:
+        raise CommandError(
+            f"{error}; the fit is kept in {checkpoint}: make space, then run the same command"
+        ) from None
+    checkpoint.unlink(missing_ok=True)
+    seconds = sum(model.origin_.seconds)
+    objective = model.objective_[-1] if model.objective_ else None
+    messages.say(
+        f"Fitted {len(found)} images in {duration(seconds)}, {model.n_iter_} iterations"
+        + ("" if objective is None else f", objective {objective:.8g}")
+    )
+    messages.wrote(output, table)
+    messages.result(
+        model=str(output),
+        latents=str(table),
+        n_images=len(found),
+        n_iterations=model.n_iter_,
+        objective=objective,
+        seconds=seconds,
+    )

@@ -1,0 +1,99 @@
+"""What commands say: text for people, or one JSON object for machines, or nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_logger = logging.getLogger("anamorph")
+
+
+class Messages:
+    """Where the text of a command goes.
+
+    Text goes to standard output, or to standard error where standard output is for JSON.
+
+    Parameters
+    ----------
+    command : str
+        Its name, which the JSON object begins with.
+    quiet : bool
+        Whether to say nothing.
+    as_json : bool
+        Whether to end with a JSON object on standard output.
+    """
+
+    def __init__(self, command: str, quiet: bool, as_json: bool) -> None:
+        from rich.console import Console
+
+        self.console: Console = Console(stderr=as_json, quiet=quiet)
+        self.as_json = as_json
+        self._result: dict[str, Any] = {"command": command}
+
+    def say(self, text: str) -> None:
+        """Say one line."""
+        self.console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+    def show(self, thing: RenderableType) -> None:
+        """Show a table, except where JSON holds the same."""
+        if not self.as_json:
+            self.console.print(thing)
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Show that something goes on: a spinner on a terminal, a line elsewhere."""
+        if not self.console.is_terminal:
+            self.say(text)
+            yield
+            return
+        with self.console.status(text):
+            yield
+
+    def result(self, **facts: Any) -> None:
+        """Add to the JSON object."""
+        self._result |= facts
+
+    def wrote(self, *paths: Any) -> None:
+        """Say and note which files were written."""
+        self.result(files=[str(path) for path in paths])
+        if len(paths) > _MOST_NAMED:
+            self.say(f"Wrote {len(paths)} files to {paths[0].parent}")
+        else:
+            self.say(f"Wrote {', '.join(map(str, paths))}")
+
+    def _end(self) -> None:
+        if self.as_json:
+            print(json.dumps(self._result))
+
+
+_MOST_NAMED = 3
+
+
+class _LogToMessages(logging.Handler):
+    """Warnings of the numerical core, said as the command says everything."""
+
+    def __init__(self, messages: Messages) -> None:
+        super().__init__(logging.WARNING)
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.say(record.getMessage())
+
+
+@contextmanager
+def talking(command: str, quiet: bool, as_json: bool) -> Iterator[Messages]:
+    """Give a command its messages, and print the JSON object once it has succeeded."""
+    messages = Messages(command, quiet, as_json)
+    handler = _LogToMessages(messages)
+    _logger.addHandler(handler)
+    try:
+        yield messages
+    finally:
+        _logger.removeHandler(handler)
+    messages._end()

@@ -1,0 +1,102 @@
+"""Model files, opened for a command, and how their images are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anamorph.cli.images import ImageArguments
+    from anamorph.cli.messages import Messages
+    from anamorph.io.outputs import ImageOutput
+    from anamorph.model import ShapeAppearanceModel
+
+
+def load_model(path: Path, threads: int | None = None) -> ShapeAppearanceModel:
+    """Return the model in a file, to be used with some threads."""
+    from anamorph.model import ShapeAppearanceModel
+
+    model = ShapeAppearanceModel.load(path)
+    model.n_threads = threads
+    return model
+
+
+def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
+    """Return how images of a model become files."""
+    from anamorph.io.outputs import ImageOutput, has_bounded_intensities
+
+    if probabilities and model.likelihood != "categorical":
+        raise typer.BadParameter(
+            f"the model is {model.likelihood}: only categorical ones have probabilities of classes",
+            param_hint="--probabilities",
+        )
+    is_bounded = has_bounded_intensities(model.likelihood, model.mean_)
+    return ImageOutput(model._format, model.origin_, is_bounded, probabilities)
+
+
+@dataclass(frozen=True)
+class LatentSource:
+    """Latents that are in a table, or can be found from images.
+
+    Attributes
+    ----------
+    names : N strings
+    inputs : list of Path
+        The files that they come from.
+    find : callable
+        Returns the latents (n, K) of some images, given their numbers.
+    """
+
+    names: list[str]
+    inputs: list[Path]
+    find: Callable[[Sequence[int]], NDArray[np.float64]]
+
+
+def latent_source(
+    model: ShapeAppearanceModel, given: ImageArguments, table: Path | None, messages: Messages
+) -> LatentSource:
+    """Return latents from a table or from images, of which one is given."""
+    from anamorph.io.tables import read_latents
+
+    if bool(given.arguments) == (table is not None):
+        raise typer.BadParameter("give images, or a table of latents, and not both")
+    if table is not None:
+        names, latents = read_latents(table, len(model.latent_precision_))
+        return LatentSource(names, [table], lambda numbers: latents[list(numbers)])
+    found = given.find()
+    given.open_for(model, found)  # what is wrong with a header is said before the work begins
+
+    def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
+        files: Any = given.open_for(model, found.take(numbers))
+        with messages.waiting(f"Encoding {len(numbers)} images"):
+            return model.transform(files)
+
+    return LatentSource(found.names, found.all_files, encode)
+
+
+def write_images(
+    model: ShapeAppearanceModel,
+    output: ImageOutput,
+    paths: Sequence[Path],
+    make: Callable[[slice], NDArray[np.floating]],
+) -> None:
+    """Make images a few at a time, and write each to its file.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    output : ImageOutput
+    paths : N paths
+    make : callable
+        Returns some of the N images, as the model gives them.
+    """
+    for part in model._parts(len(paths)):
+        for path, image in zip(paths[part], make(part), strict=True):
+            output.write(path, image)

@@ -1,0 +1,50 @@
+"""Files that are whole or not there: written under another name, flushed, then renamed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from anamorph.io.errors import WriteError
+from anamorph.io.guard import reason
+
+
+@contextmanager
+def replacing(path: Path, suffix: str | None = None) -> Iterator[Path]:
+    """Give a temporary file to write to, which takes the place of a file at the end.
+
+    Whatever happens meanwhile, the file is the old one or the new one, never half of it.
+
+    Parameters
+    ----------
+    path : Path
+    suffix : str, optional
+        That the name of the temporary file ends with, which may say how it is to be written; by
+        default that of the path.
+
+    Raises
+    ------
+    WriteError
+        If there is no folder, no permission, no space, or something that is not a file.
+    """
+    if path.exists() and not path.is_file():
+        raise WriteError(f"{path} cannot be written: it exists and is not a plain file")
+    temporary = None
+    try:
+        ending = path.suffix if suffix is None else suffix
+        handle, name = tempfile.mkstemp(ending, f".{path.name}.", path.parent)
+        temporary = Path(name)
+        os.close(handle)
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise WriteError(f"{path} cannot be written: {reason(error)}") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,168 @@
+"""Bad input: one line with the name of the file, and nothing that was there is lost."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from anamorph.cli import info
+from tests.cli.conftest import QUICK, VOLUME, blobs
+from tests.io.filemaking import rotated_affine, save_nifti
+
+
+def truncated_gzip(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def wrong_magic(path):
+    path.write_bytes(gzip.compress(b"\x89PNG" + bytes(1000)))
+
+
+def not_gzip(path):
+    path.write_bytes(b"hello" * 100)
+
+
+def four_dimensions(path):
+    save_nifti(path, np.stack(blobs(4, VOLUME), axis=-1), rotated_affine())
+
+
+def zero_bytes(path):
+    path.write_bytes(b"")
+
+
+def a_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = [truncated_gzip, wrong_magic, not_gzip, four_dimensions, zero_bytes, a_directory]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_bad_file_is_named_in_one_line(anamorph, volumes, volume_model, tmp_path, damage):
+    bad = volumes / "sub-03.nii.gz"
+    damage(bad)
+    result = anamorph("fit", volumes, "-o", tmp_path / "model.safetensors", *QUICK)
+    assert str(bad) in result.error
+    assert not (tmp_path / "model.safetensors").exists()
+    result = anamorph("encode", volume_model, volumes, "-o", tmp_path / "latents.tsv")
+    assert str(bad) in result.error
+    assert not (tmp_path / "latents.tsv").exists()
+
+
+def test_a_file_that_is_not_there(anamorph, volume_model, tmp_path):
+    result = anamorph("encode", volume_model, tmp_path / "no.nii", "-o", tmp_path / "latents.tsv")
+    assert "no.nii does not exist" in result.error
+
+
+def test_one_image_is_not_enough(anamorph, volumes, tmp_path):
+    error = anamorph("fit", volumes / "sub-01.nii.gz", "-o", tmp_path / "model").error
+    assert "sub-01.nii.gz is one image" in error
+
+
+def test_a_file_that_vanishes_during_the_fit(anamorph, volumes, tmp_path, monkeypatch):
+    from anamorph.cli.bar import FitDisplay
+
+    def advance(self, progress):
+        for path in volumes.iterdir():
+            path.unlink()
+        for path in (tmp_path / "cache").iterdir():
+            path.unlink()
+
+    monkeypatch.setattr(FitDisplay, "advance", advance)
+    flags = ("-k", 2, "--iterations", 3, "--threads", 1, "--memory", "1kB")
+    output = tmp_path / "model.safetensors"
+    result = anamorph("fit", volumes, "-o", output, *flags, "--cache", tmp_path / "cache")
+    assert "sub-01.nii.gz does not exist" in result.error
+    assert (tmp_path / "model.checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "does not exist"), (b"hello", "not a model file"), (b"", "not a model file")],
+)
+def test_bad_model_files(anamorph, tmp_path, content, problem):
+    path = tmp_path / "model.safetensors"
+    if content is not None:
+        path.write_bytes(content)
+    error = anamorph("info", path).error
+    assert str(path) in error
+    assert problem in error
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("-k", 10), "--components must be at most the number of images less one, got 10"),
+        (("-k", 0), "--components must be an integer >= 1, got 0"),
+        (("-k", "1,1"), "--components must be one integer when --latents='joint'"),
+        (("--likelihood", "poisson"), "--likelihood must be one of"),
+        (("--likelihood", "bernoulli", "--preset", "cats"), "--preset must be one of"),
+        (("--latents", "both"), "--latents must be one of"),
+        (("--shape-penalty", "1,2"), "--shape-penalty must hold 5 numbers"),
+        (("--iterations", -1), "--iterations must be an integer >= 0"),
+        (("--seed", -1), "--seed must be an integer >= 0"),
+        (("--voxel-size", "1,2"), "--voxel-size must hold 3 numbers"),
+        (("--balance", "0,1"), "--balance must be two numbers"),
+        (("--config", "no.toml"), "no.toml: No such file"),
+    ],
+)
+def test_wrong_settings_are_named_as_flags(anamorph, volumes, tmp_path, flags, problem):
+    defaults = ("-k", 2, "--iterations", 1, "--threads", 1)
+    output = tmp_path / "model.safetensors"
+    assert problem in anamorph("fit", volumes, "-o", output, *defaults, *flags).error
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("fit",),
+        ("fit", "a.nii"),
+        ("fit", "a.nii", "-o", "m", "--labels", "--likelihood", "gaussian"),
+        ("fit", "a.nii", "-o", "m", "--labels", "--tissues"),
+        ("fit", "a.nii", "-o", "m", "-k", "many"),
+        ("fit", "a.nii", "-o", "m", "--memory", "much"),
+        ("sample", "m", "-o", "s", "-n", "0"),
+        ("report", "m", "--label", "sex"),
+        ("nothing",),
+    ],
+)
+def test_wrong_usage_ends_with_2(anamorph, arguments):
+    assert anamorph(*arguments).exit_code == 2
+
+
+def test_latents_of_another_model(anamorph, volume_model, tmp_path):
+    table = tmp_path / "latents.tsv"
+    table.write_text("participant_id\tz1\tz2\tz3\na\t1\t2\t3\n")
+    arguments = ("reconstruct", volume_model, "--latents", table, "-o", tmp_path)
+    assert "must have columns z1 to z2" in anamorph(*arguments).error
+    table.write_text("participant_id\tz1\tz2\na\t1\tn/a\n")
+    assert "a latent of a is missing" in anamorph(*arguments).error
+    table.write_text("participant_id\tz1\tz2\na/b\t1\t2\na_b\t1\t2\n")
+    assert "two images would be written to" in anamorph(*arguments).error
+
+
+def test_a_folder_that_cannot_be_made(anamorph, volume_model, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    error = anamorph("sample", volume_model, "-o", tmp_path / "file" / "folder").error
+    assert str(tmp_path / "file" / "folder") in error
+
+
+def test_modes_that_are_not_there(anamorph, volume_model, tmp_path):
+    error = anamorph("modes", volume_model, "--modes", "3", "-o", tmp_path).error
+    assert error == "--modes must be from 1 to 2, got 3"
+
+
+def test_probabilities_need_classes(anamorph, volume_model, tmp_path):
+    result = anamorph("sample", volume_model, "--probabilities", "-o", tmp_path)
+    assert result.exit_code == 2
+
+
+def test_bugs_still_raise(anamorph, volume_model, monkeypatch):
+    def fail(path, threads=None):
+        raise ValueError("operands could not be broadcast")
+
+    monkeypatch.setattr(info, "load_model", fail)
+    with pytest.raises(ValueError, match="broadcast"):
+        anamorph("info", volume_model)

@@ -1,0 +1,103 @@
+"""Values as people type them, and where settings come from."""
+
+import pytest
+import typer
+
+from anamorph import presets
+from anamorph.cli import values
+from anamorph.cli.errors import CommandError
+from anamorph.cli.images import find_files, natural_order
+from anamorph.cli.settings import merged_settings, read_settings
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"),
+    [("4GB", 4 * 10**9), ("1.5 MiB", 3 * 2**19), ("500k", 500_000), ("100", 100), ("2gib", 2**31)],
+)
+def test_memory(text, n_bytes):
+    assert values.memory("--memory", text) == n_bytes
+
+
+@pytest.mark.parametrize("text", ["", "GB", "4 XB", "-1GB", "1e3MB"])
+def test_what_is_no_memory_is_explained(text):
+    with pytest.raises(typer.BadParameter, match="must be like"):
+        values.memory("--memory", text)
+
+
+def test_numbers_are_separated_by_commas_or_spaces():
+    assert values.numbers("--at", "-3, 0 3") == (-3, 0, 3)
+    assert values.components("-k", "16") == 16
+    assert values.components("-k", "30,70") == (30, 70)
+    for wrong in ("", "a", "1;2", "inf", "nan"):
+        with pytest.raises(typer.BadParameter, match="must be numbers"):
+            values.numbers("--at", wrong)
+    with pytest.raises(typer.BadParameter, match="must be whole numbers"):
+        values.integers("--modes", "1.5")
+
+
+def test_flags_override_the_file_which_overrides_the_preset(tmp_path):
+    config = tmp_path / "settings.toml"
+    config.write_text("components = 5\nshape_penalty = [1, 2, 3, 4, 5]\nmemory = '1GB'\n")
+    flags = {"n_components": "7", "n_iter": None, "balance": "1,0"}
+    settings = merged_settings("digits", config, flags)
+    assert settings["n_components"] == 7
+    assert settings["shape_penalty"] == (1, 2, 3, 4, 5)
+    assert settings["memory_budget"] == 10**9
+    assert settings["balance"] == (1, 0)
+    for name in ("likelihood", "appearance_penalty", "n_iter"):
+        assert settings[name] == presets.PRESETS["digits"][name]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("components 5", "not a TOML file"),
+        ("colour = 5", "sets 'colour', and settings are components"),
+        ("balance = ['a', 1]", "balance must be a list of numbers"),
+        ("[balance]\na = 1", "balance must be a value"),
+    ],
+)
+def test_wrong_settings_files_are_explained(tmp_path, content, problem):
+    path = tmp_path / "settings.toml"
+    path.write_text(content)
+    with pytest.raises(CommandError, match=problem) as error:
+        read_settings(path)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("name", presets.PRESETS)
+def test_presets_are_arguments_of_the_estimator(name):
+    from anamorph import ShapeAppearanceModel
+    from anamorph.arguments import checked_settings
+    from anamorph.io.arrays import ImageFormat
+
+    model = ShapeAppearanceModel(**presets.preset(name))
+    space = (8, 8, 8) if name == "brains3d" else (8, 8)
+    image_format = ImageFormat(model.likelihood, space, 3, -1)
+    settings = checked_settings(model.get_params(), image_format, 1000)
+    assert settings.layout.n_latents == {"faces": 64, "digits": 16}.get(name, 100)
+    assert model.n_iter == (8 if "brains" in name else 20)
+
+
+def test_there_is_no_such_preset():
+    with pytest.raises(ValueError, match="must be one of"):
+        presets.preset("cats")
+    with pytest.raises(CommandError, match="--preset must be one of faces, digits"):
+        merged_settings("cats", None, {})
+
+
+def test_files_come_in_natural_order(tmp_path):
+    for name in ("img10.png", "img2.png", "img1.png", "notes.txt", ".img3.png", "²img.png"):
+        (tmp_path / name).touch()
+    expected = ["img1.png", "img2.png", "img10.png", "²img.png"]
+    assert [path.name for path in find_files([str(tmp_path)])] == expected
+    pattern = [path.name for path in find_files([str(tmp_path / "*.png")])]
+    assert pattern == expected
+    assert sorted([tmp_path / "a2", tmp_path / "a10"], key=natural_order)[0].name == "a2"
+
+
+def test_nothing_found_is_explained(tmp_path):
+    with pytest.raises(CommandError, match=r"\*\.nii matches no file"):
+        find_files([str(tmp_path / "*.nii")])
+    with pytest.raises(CommandError, match="folder without images"):
+        find_files([str(tmp_path)])
