@@ -40,7 +40,9 @@ def real_fourier_matrix(length: int, dtype: np.dtype[np.floating]) -> Array:
     return result
 
 
-def apply_real_symbol(fields: Array, symbol: Array, total: Array | None = None) -> Array:
+def apply_real_symbol(
+    fields: Array, symbol: Array, scratch: Array, total: Array | None = None
+) -> Array:
     """Return vector fields (2, ny, nx, lanes) multiplied by a symbol in the real Fourier basis.
 
     Parameters
@@ -48,16 +50,20 @@ def apply_real_symbol(fields: Array, symbol: Array, total: Array | None = None) 
     fields : array of shape (2, ny, nx, lanes)
     symbol : array of shape (ny * nx, 3)
         At all frequencies, in the order of ``fftn``: 11, 22 and 12.
+    scratch : array of shape (2, 2, ny, nx, lanes)
+        The result is the second half of it: fresh memory would take as long as the arithmetic.
     total : array of shape (2, lanes), optional
         The sum over space that the result has, where it is known better than the input can tell.
     """
     _, ny, nx, lanes = fields.shape
     along_y, along_x = (real_fourier_matrix(n, fields.dtype) for n in (ny, nx))
-    spectrum = np.matmul(along_y, fields.reshape(2, ny, nx * lanes))
-    spectrum = np.matmul(along_x, spectrum.reshape(2, ny, nx, lanes))
-    multiply_real_symbol(spectrum.reshape(2, ny * nx, lanes), symbol, ny, nx)
+    first, second = scratch
+    first_rows, second_rows = scratch.reshape(2, 2, ny, nx * lanes)
+    np.matmul(along_y, fields.reshape(2, ny, nx * lanes), out=first_rows)
+    np.matmul(along_x, first, out=second)
+    multiply_real_symbol(second.reshape(2, ny * nx, lanes), symbol, ny, nx)
     if total is not None:
-        spectrum[:, 0, 0] = total / np.sqrt(ny * nx)
-    spectrum = np.matmul(along_x.T, spectrum)
-    result: Array = np.matmul(along_y.T, spectrum.reshape(2, ny, nx * lanes))
-    return result.reshape(fields.shape)
+        second[:, 0, 0] = total / np.sqrt(ny * nx)
+    np.matmul(along_x.T, second, out=first)
+    np.matmul(along_y.T, first_rows, out=second_rows)
+    return second

@@ -134,6 +134,8 @@ class _Geodesic:
         by_matrices: bool,
     ) -> None:
         self.layout = BlockLayout(fields.shape[2:], len(fields))
+        if by_matrices:
+            self._scratch = np.empty((2, 2, *fields.shape[2:], len(fields)), fields.dtype)
         self.by_matrices = by_matrices
         self.greens_function = greens_function
         self.step = fields.dtype.type(1 / n_steps)
@@ -218,7 +220,7 @@ class _Geodesic:
     def _apply(self, symbol: Array, block: Array, total: Array | None = None) -> Array:
         fields = block[self.layout.interior]
         if self.by_matrices:
-            return apply_real_symbol(fields, symbol, total)
+            return apply_real_symbol(fields, symbol, self._scratch, total)
         (result,) = apply_symbol(fields[None], symbol, workers=n_threads(), total=total)
         return np.asarray(result)
 
