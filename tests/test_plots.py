@@ -3,6 +3,7 @@
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
@@ -13,7 +14,14 @@ from anamorph.geometry import jacobian_determinant
 from anamorph.io.arrays import ImageFormat
 from anamorph.io.modelfile import Origin
 from anamorph.latents import mode_standard_deviations
-from anamorph.plots.rendering import MISSING, channel_colours, class_colours, frame_of, palette_of
+from anamorph.plots.rendering import (
+    MISSING,
+    background_class,
+    channel_colours,
+    class_colours,
+    palette_of,
+)
+from anamorph.plots.views import frame_of
 from tests import simulated
 
 N, K = 6, 3
@@ -67,7 +75,10 @@ def views_of(model, images, limits=(0, 1)):
     channels_last = images if images.ndim == model.mean_.ndim + 1 else images[..., None]
     is_categorical = model.likelihood == "categorical"
     n_channels = channels_last.shape[-1]
-    colours = class_colours(n_channels) if is_categorical else channel_colours(n_channels)
+    colours = channel_colours(n_channels)
+    if is_categorical:
+        mean = model.inverse_transform(np.zeros((1, len(model.latent_precision_))))
+        colours = class_colours(n_channels, background_class(np.moveaxis(mean, -1, 1)))
     low, high = limits
     rgb = np.clip(np.clip((channels_last - low) / (high - low), 0, 1) @ colours, 0, 1)
     if rgb.ndim == 4:
@@ -428,3 +439,79 @@ def test_models_must_be_fitted(name):
 def test_animated_models_must_be_fitted(tmp_path):
     with pytest.raises(NotFittedError, match="not fitted"):
         plots.save_animation(ShapeAppearanceModel(3), 0, tmp_path / "a.gif")
+
+
+# ---- which way up
+
+
+def volume_with_marks(affine):
+    """Return a volume with a bright voxel at the left, back and bottom end of the body's axes."""
+    space = (8, 6, 7)
+    corners = np.array([[i, j, k] for i in (0, 7) for j in (0, 5) for k in (0, 6)])
+    places = corners @ affine[:3, :3].T + affine[:3, 3]
+    lowest = corners[np.argmin(places.sum(axis=1))]  # towards left, posterior and inferior
+    volume = np.zeros(space)
+    volume[tuple(lowest)] = 1
+    return volume, tuple(lowest)
+
+
+@pytest.mark.parametrize("flips", [(1, 1, 1), (-1, 1, 1), (1, -1, -1)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
+def test_volumes_with_an_affine_are_shown_with_left_on_the_left_and_superior_up(flips, order):
+    affine = np.eye(4)
+    affine[:3, :3] = np.diag(flips)[list(order)] * 2.0 + 0.05  # a little oblique
+    volume, voxel = volume_with_marks(affine)
+    frame = frame_of(volume.shape, (2, 2, 2), voxel, affine)
+    axes = Figure().subplots()
+    for view, image in zip(frame.views, frame.draw(axes, volume), strict=True):
+        row, column = np.argwhere(image.get_array() == 1)[0]
+        x, y = view.place(column, row)
+        left, _, low, _ = view.extent
+        assert (x, y) == (left + 1, low + 1)  # the corner voxel, 2 mm wide
+    assert [view.sides for view in frame.views] == [("L", "R"), ("P", "A"), ("L", "R")]
+
+
+def test_flipped_slices_are_drawn_where_their_voxels_are():
+    image = np.zeros((4, 5))
+    image[0, 0] = 1
+    axes = Figure((1, 1)).subplots()
+    axes.set_position((0, 0, 1, 1))
+    frame_of(image.shape, affine=np.diag([-1.0, 1, 1, 1])).draw(axes, image, "gray")
+    axes.figure.draw_without_rendering()
+    canvas = FigureCanvasAgg(axes.figure)
+    canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba())[..., 0]
+    assert drawn[-5, -15] > 200  # bottom right: x points left, y points up
+    assert drawn[5, 15] < 50
+
+
+def test_slices_with_an_affine_have_their_first_axis_across():
+    frame = frame_of((8, 6), (2, 3), affine=np.eye(4))
+    assert frame.size == (16, 18)
+    assert not frame.shows_first_row_on_top
+
+
+def test_the_background_is_what_is_along_the_border():
+    labels = np.full((1, 3, 6, 6), 0.1)
+    labels[:, 2] = 0.8
+    labels[:, :, 2:4, 2:4] = np.reshape([0.9, 0.05, 0.05], (1, 3, 1, 1))
+    labels[0, :, 0] = np.nan
+    assert background_class(labels) == 2
+    colours = palette_of(labels, "categorical").colours
+    np.testing.assert_array_equal(colours[2], 0)
+    assert colours[:2].max(axis=1).min() > 0.5
+
+
+def test_voxel_sizes_of_files_decide_on_the_aspect():
+    model, _ = random_model("volumes")
+    model.voxel_size = None  # as when it came from the files
+    axes = plots.plot_modes(model, [0], [0]).axes[0]
+    left, right, low, high = axes.images[0].get_extent()
+    assert (right - left, high - low) == pytest.approx((8 * 1.0, 7 * 2.0))
+
+
+def test_opened_collections_are_read_only_where_they_are_shown(grey, latents):
+    model, images = grey
+    collection = model.checked_images(images)
+    figure = plots.plot_fits(model, collection, latents, [4, 1])
+    assert_shown(pictures(figure), pictures(plots.plot_fits(model, images, latents, [4, 1])))

@@ -266,6 +266,18 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     # ---- using a fitted model
 
+    @property
+    def image_format_(self) -> ImageFormat:
+        """What the images are that the model was fitted to: their grid and their channels."""
+        check_is_fitted(self, "mean_")
+        return self._format
+
+    @property
+    def settings_(self) -> Settings:
+        """What the model was fitted with: the arguments, and the defaults where there were none."""
+        check_is_fitted(self, "mean_")
+        return self._generator.settings
+
     def transform(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
         """Return the most probable latents of images, (N, K)."""
         return self._encode(X).latents
@@ -296,6 +308,24 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         check_choice("part", part, PARTS)
         return self._format.to_user(self._expected_images(latents, part))
 
+    def log_likelihood(self, X: ArrayLike | Sequence[Any], Z: ArrayLike) -> Float64Array:  # noqa: N803
+        """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
+        images, latents = self.checked_images(X), self._checked_latents(Z)
+        if len(images) != len(latents):
+            raise ValueError(
+                f"Z must have a row for each of {len(images)} images, got {len(latents)}"
+            )
+
+        def evaluate(part: slice) -> Float64Array:
+            some, generator = latents[part], self._generator
+            displacement = generator.displacement(some)
+            return generator.log_likelihood(
+                generator.appearance(some), displacement, images.read(part)
+            )
+
+        with use_threads(self.n_threads), threadpool_limits(1, "blas"):
+            return np.concatenate(run_parallel(evaluate, self._parts(len(images))))
+
     def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
@@ -310,7 +340,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def impute(self, X: ArrayLike | Sequence[Any]) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""
-        images = self._checked_images(X)
+        images = self.checked_images(X)
         filled = np.empty((len(images), *self.mean_.shape), np.float32)
 
         def fill(part: slice) -> None:
@@ -382,7 +412,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.origin_ = origin
 
     def _encode(self, X: ArrayLike | Sequence[Any]) -> Encoded:  # noqa: N803
-        images = self._checked_images(X)
+        images = self.checked_images(X)
 
         def encode_part(part: slice) -> Encoded:
             return encode(self._generator, images.read(part))
@@ -420,7 +450,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError("Z must be finite, got NaN or infinity")
         return latents
 
-    def _checked_images(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
+    def checked_images(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
+        """Return images as a collection to read from, or raise an error if they do not fit."""
         check_is_fitted(self, "mean_")
         expected = self._format
         images = X if isinstance(X, ArrayImages | FileImages) else self._opened(X)

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from anamorph.geometry import jacobian_determinant
 from anamorph.plots.model_images import check_integer
 from anamorph.plots.panels import axes_or_new, panel_size
-from anamorph.plots.rendering import BACKGROUND, MISSING, View, frame_of, palette_of
+from anamorph.plots.rendering import BACKGROUND, MISSING, palette_of
+from anamorph.plots.views import View, frame_of
 
 Array = NDArray[np.floating]
 _JACOBIAN_COLOURS = colormaps["RdBu_r"].with_extremes(bad=MISSING)
@@ -29,6 +30,7 @@ def plot_deformation(
     spacing: int | None = None,
     voxel_size: Sequence[float] | None = None,
     voxel: Sequence[int] | None = None,
+    affine: ArrayLike | None = None,
     axes: Axes | None = None,
 ) -> Axes:
     """Draw the lines of a regular grid where psi = id + displacement carries them.
@@ -50,6 +52,8 @@ def plot_deformation(
         1 by default.
     voxel : 3 int, optional
         Where the slices through a volume meet; the centre by default.
+    affine : array of shape (4, 4), optional
+        From voxels to mm, which says which way up slices are shown.
     axes : Axes, optional
         Where to draw.
 
@@ -61,7 +65,7 @@ def plot_deformation(
     space = field.shape[1:]
     step = max(1, round(max(space) / 24)) if spacing is None else spacing
     check_integer("spacing", step, 1)
-    frame = frame_of(space, voxel_size, voxel)
+    frame = frame_of(space, voxel_size, voxel, affine)
     image = None if background is None else _checked_background(background, space)
     axes = axes_or_new(axes, panel_size(frame, 4.5))
     if image is not None:
@@ -86,6 +90,7 @@ def plot_log_jacobian(
     limit: float | None = None,
     voxel_size: Sequence[float] | None = None,
     voxel: Sequence[int] | None = None,
+    affine: ArrayLike | None = None,
     axes: Axes | None = None,
 ) -> Axes:
     """Draw log |D psi|: red where psi = id + displacement expands, blue where it contracts.
@@ -98,7 +103,7 @@ def plot_log_jacobian(
         In voxels. Where it folds, and the logarithm does not exist, the colour is that of missing.
     limit : float, optional
         Value at the ends of the colour bar; the largest by default.
-    voxel_size, voxel, axes
+    voxel_size, voxel, affine, axes
         As for `plot_deformation`.
 
     Returns
@@ -111,7 +116,7 @@ def plot_log_jacobian(
     determinant = jacobian_determinant(field).astype(np.float64)
     logarithm = np.full(determinant.shape, np.nan)
     np.log(determinant, out=logarithm, where=determinant > 0)
-    frame = frame_of(field.shape[1:], voxel_size, voxel)
+    frame = frame_of(field.shape[1:], voxel_size, voxel, affine)
     highest = np.nanmax(np.abs(logarithm), initial=1e-3) if limit is None else limit
     axes = axes_or_new(axes, panel_size(frame, 4.5, 1.2))
     norm = Normalize(-highest, highest)
