@@ -20,7 +20,7 @@ from anamorph.fitting import Fit, State
 from anamorph.generator import Generator
 from anamorph.io.arrays import ArrayImages, ImageFormat
 from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
-from anamorph.io.collection import ImageCollection, is_list_of_files, open_images
+from anamorph.io.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.io.errors import ImageError
 from anamorph.io.files import FileImages
 from anamorph.io.grid import Grid
@@ -172,7 +172,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def fit(
         self,
-        X: ArrayLike | Sequence[Any],  # noqa: N803
+        X: Images,  # noqa: N803
         y: object = None,
         *,
         start: ArrayLike | None = None,
@@ -278,15 +278,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         check_is_fitted(self, "mean_")
         return self._generator.settings
 
-    def transform(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+    def transform(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable latents of images, (N, K)."""
         return self._encode(X).latents
 
-    def score_samples(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+    def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
         return self._encode(X).log_evidence
 
-    def score(self, X: ArrayLike | Sequence[Any], y: object = None) -> float:  # noqa: N803
+    def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
         return float(self.score_samples(X).mean())
 
@@ -308,7 +308,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         check_choice("part", part, PARTS)
         return self._format.to_user(self._expected_images(latents, part))
 
-    def log_likelihood(self, X: ArrayLike | Sequence[Any], Z: ArrayLike) -> Float64Array:  # noqa: N803
+    def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
         images, latents = self.checked_images(X), self._checked_latents(Z)
         if len(images) != len(latents):
@@ -338,7 +338,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             return np.zeros((len(latents), len(space), *space), np.float32)
         return displacement
 
-    def impute(self, X: ArrayLike | Sequence[Any]) -> Array:  # noqa: N803
+    def impute(self, X: Images) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""
         images = self.checked_images(X)
         filled = np.empty((len(images), *self.mean_.shape), np.float32)
@@ -411,7 +411,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_iter_ = len(objective)
         self.origin_ = origin
 
-    def _encode(self, X: ArrayLike | Sequence[Any]) -> Encoded:  # noqa: N803
+    def _encode(self, X: Images) -> Encoded:  # noqa: N803
         images = self.checked_images(X)
 
         def encode_part(part: slice) -> Encoded:
@@ -450,7 +450,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError("Z must be finite, got NaN or infinity")
         return latents
 
-    def checked_images(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
+    def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
         """Return images as a collection to read from, or raise an error if they do not fit."""
         check_is_fitted(self, "mean_")
         expected = self._format
@@ -498,7 +498,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             cache=cache,
         )
 
-    def _opened(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
+    def _opened(self, X: Images) -> ImageCollection:  # noqa: N803
         if is_list_of_files(X):
             return self.open_files(cast(Sequence[Any], X))
         expected = self._format

@@ -12,6 +12,8 @@ from anamorph.io.arrays import ArrayImages
 from anamorph.io.files import FileImages
 
 ImageCollection = ArrayImages | FileImages
+#: What people may give as images.
+Images = ArrayLike | Sequence[Any] | ImageCollection
 
 
 def is_list_of_files(images: object) -> bool:
@@ -25,7 +27,7 @@ def is_list_of_files(images: object) -> bool:
 
 
 def open_images(
-    images: ArrayLike | Sequence[Any] | ImageCollection,
+    images: Images,
     likelihood: str,
     channel_axis: int | None = None,
     n_classes: int | None = None,

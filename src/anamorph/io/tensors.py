@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from anamorph.io.errors import ModelFileError
+from anamorph.io.whole import whole_file
 
 _KEY = "anamorph"
 
@@ -44,21 +44,10 @@ def write_tensors(
     header = json.dumps({"kind": kind, "version": version, "facts": facts})
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except FileNotFoundError:
-        raise ModelFileError(
-            f"{path.parent} does not exist: {path.name} has nowhere to go"
-        ) from None
-    os.close(handle)
-    try:
-        save_file(contiguous, temporary, metadata={_KEY: header})
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        with whole_file(path) as temporary:
+            save_file(contiguous, temporary, metadata={_KEY: header})
+    except FileNotFoundError as error:
+        raise ModelFileError(str(error)) from None
 
 
 def read_tensors(

@@ -6,7 +6,7 @@ needs a screen or pyplot:
 
 >>> plot_modes(model).savefig("modes.png")  # doctest: +SKIP
 
-Of volumes three orthogonal slices are shown; `rendering` says how, and in what colours.
+Of volumes three orthogonal slices are shown; `views` says how, and `rendering` in what colours.
 """
 
 from anamorph.plots.deformations import plot_deformation, plot_log_jacobian
@@ -18,13 +18,14 @@ from anamorph.plots.images import (
     plot_samples,
     save_animation,
 )
-from anamorph.plots.latents import plot_latents, plot_objective
+from anamorph.plots.latents import plot_latent_pairs, plot_latents, plot_objective
 
 __all__ = [
     "plot_arithmetic",
     "plot_deformation",
     "plot_fits",
     "plot_imputed",
+    "plot_latent_pairs",
     "plot_latents",
     "plot_log_jacobian",
     "plot_modes",

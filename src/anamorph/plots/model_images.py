@@ -16,7 +16,7 @@ from anamorph.latents import mode_standard_deviations
 from anamorph.model import ShapeAppearanceModel
 
 Array = NDArray[np.floating]
-Images = NDArray[Any] | Sequence[Any] | ImageCollection
+Images = NDArray[Any] | Sequence[Any] | ImageCollection  # those that have a length
 _MOST_IMAGES = 8  # that are shown when nobody says which
 
 
