@@ -30,6 +30,7 @@ def plot_deformation(
     likelihood: str = "gaussian",
     over: str = "mean",
     spacing: int | None = None,
+    colour: str | None = None,
     voxel_size: Sequence[float] | None = None,
     voxel: Sequence[int] | None = None,
     affine: ArrayLike | None = None,
@@ -52,6 +53,8 @@ def plot_deformation(
         or those of the mean, where they lie over the image.
     spacing : int, optional
         Voxels between lines; such that there are about 24 along the longest axis by default.
+    colour : str, optional
+        Of the lines; black without a background by default.
     voxel_size : 2 or 3 numbers, optional
         1 by default.
     voxel : 3 int, optional
@@ -75,7 +78,8 @@ def plot_deformation(
     axes = axes_or_new(axes, panel_size(frame, 4.5))
     if image is not None:
         frame.draw(axes, palette_of(image[None], likelihood).rgb(image))
-    colour = BACKGROUND if image is None else MISSING  # which no image has
+    if colour is None:
+        colour = BACKGROUND if image is None else MISSING  # which no image has
     for view in frame.views:
         if over == "mean":
             _draw_carried_lines(axes, view, field, step, colour)

@@ -21,6 +21,7 @@ _MOST_CATEGORIES = 10  # numbers with more different values than this are a quan
 # Okabe and Ito's again, in an order that suits a white background.
 _CATEGORY_COLOURS = (HUES[4], HUES[0], HUES[2], MISSING, HUES[1], HUES[5], BACKGROUND, HUES[3])
 _MARKERS = "os^DvP*X"
+_SMALL = 7  # points squared, of points in small panels
 _NO_LABEL = ("", "n/a", "nan", "None")
 
 
@@ -111,6 +112,8 @@ def plot_latent_pairs(
             axes.set_yticks([])
         else:
             plot_latents(points, labels, (dims[column], dims[row]), has_key=False, axes=axes)
+            for group in axes.collections:
+                group.set_sizes([_SMALL])
         axes.set(xlabel="", ylabel="")
         axes.tick_params(labelsize="x-small")
         if column == 0:

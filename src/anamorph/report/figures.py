@@ -17,7 +17,7 @@ from anamorph.plots import plot_deformation, plot_log_jacobian
 from anamorph.plots.deformations import jacobian_label
 from anamorph.plots.model_images import expected_images, mean_image
 from anamorph.plots.panels import draw_rows, model_frame, model_palette, panel_size
-from anamorph.plots.rendering import HUES, background_class
+from anamorph.plots.rendering import HUES, MISSING, background_class
 from anamorph.report.variance import ModeShares
 
 Array = NDArray[np.floating]
@@ -78,7 +78,7 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
         axes.legend(frameon=False)
     else:
         axes.bar(modes, shares.together[:n_modes], 0.7, color=BLUE)
-    axes.set(xlabel="mode", ylabel="share of variance")
+    axes.set(xlabel="mode", ylabel="share of variance", xlim=(-0.6, n_modes - 0.4))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.grid(axis="y", color="#e4e7ea")
@@ -103,14 +103,16 @@ def warps_figure(
     }
     width, height = panel_size(frame, 2.1)
     figure = Figure((len(latents) * (width + 0.1) + 1.9, 3 * (height + 0.1) + 0.3))
-    figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0, hspace=0))
+    figure.set_layout_engine(
+        ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0, hspace=0, compress=True)
+    )
     panels = figure.subplots(3, len(latents), squeeze=False)
     limit = _jacobian_limit(displacement)
     for n, (top, middle, bottom) in enumerate(panels.T):
         frame.draw(top, palette.rgb(images[n]))
         top.set_title(titles[n], fontsize="medium")
         frame.draw(middle, 0.75 * palette.rgb(images[n]))  # so that lines stand out
-        plot_deformation(displacement[n], over="image", axes=middle, **grid)
+        plot_deformation(displacement[n], over="image", colour=MISSING, axes=middle, **grid)
         plot_log_jacobian(
             displacement[n],
             of_image=True,

@@ -70,8 +70,8 @@ def picture(figure: Figure, caption: str, alternative: str, *, is_drawing: bool 
     mime = "image/svg+xml" if is_drawing else "image/png"
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     width, height = (round(_PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
-    # Wide pictures are scrolled on narrow screens, where they would else be too small to see.
-    narrowest = min(width, 600)
+    # Rows of images are scrolled on narrow screens, where they would else be too small to see.
+    narrowest = 0 if is_drawing else min(width, 600)
     return (
         f'<figure><div class="scroll"><button type="button" title="Click to enlarge">'
         f'<img src="data:{mime};base64,{data}" alt="{escape(alternative)}" '

@@ -31,7 +31,7 @@ from anamorph.report.markup import Section, paragraph, picture, table
 from anamorph.report.selection import Examined
 from anamorph.report.settings import HEADER, settings_rows
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import count, duration, percent, shortened
+from anamorph.report.wording import count, duration, number, percent, shortened
 
 Array = NDArray[np.floating]
 
@@ -125,11 +125,12 @@ def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) 
     looked_at = f"all {examined.n_images:,}"
     if len(order) < examined.n_images:
         looked_at = f"{len(order)} of {examined.n_images:,}, evenly spaced"
+    best, middle, worst = (number(f(examined.fit)) for f in (np.max, np.median, np.min))
     intro = paragraph(
         f"Images are ordered by log-likelihood per voxel, from the best; {looked_at} images were "
-        f"looked at (median {np.median(examined.fit):.3g}, from {examined.fit.max():.3g} to "
-        f"{examined.fit.min():.3g}). Below each are its reconstruction from the latents, and the "
-        "same by shape only (the mean, warped) and by appearance only (not warped)."
+        f"looked at (median {middle}, from {best} to {worst}). Below each are its reconstruction "
+        "from the latents, and the same by shape only (the mean, warped) and by appearance only "
+        "(not warped)."
     )
     pictures = [
         _fits_picture(model, examined, title, chosen, voxel) for title, chosen in groups if chosen
@@ -142,9 +143,8 @@ def _fits_picture(
 ) -> str:
     names = _titles(model, examined.names)
     figure = plot_fits(model, examined.images, examined.latents, chosen, names=names, voxel=voxel)
-    which = ", ".join(examined.names[n] for n in chosen)
-    caption = f"{title}: {which}. Log-likelihood per voxel "
-    caption += ", ".join(f"{examined.fit[n]:.3g}" for n in chosen) + "."
+    values = ", ".join(f"{examined.names[n]} ({number(examined.fit[n])})" for n in chosen)
+    caption = f"{title}: {values}; in brackets the log-likelihood per voxel."
     return picture(_whole(figure), caption, f"{title}: data and reconstructions")
 
 
@@ -225,11 +225,11 @@ def fit_section(model: ShapeAppearanceModel) -> Section:
     ]
     seconds = model.origin_.seconds
     if seconds:
-        each = np.array(seconds) / model.origin_.n_images
+        middle = float(np.median(seconds))
         caption = (
-            f"Time of each iteration. In all {duration(sum(seconds))}; in the middle of them an "
-            f"iteration took {duration(float(np.median(seconds)))}, or "
-            f"{duration(float(np.median(each)))} per image. The first may include compilation."
+            f"Time of each iteration. In all {duration(sum(seconds))}; the median iteration took "
+            f"{duration(middle)}, or {duration(middle / model.origin_.n_images)} per image. The "
+            "first may include compilation."
         )
         alternative = "Bar chart of the seconds of each iteration"
         body.append(picture(times_figure(seconds), caption, alternative, is_drawing=True))
@@ -242,7 +242,9 @@ def _objective_caption(objective: Sequence[float]) -> str:
         return text
     last, total = objective[-1] - objective[-2], max(objective) - min(objective)
     share = last / total if total else 0.0
-    text += f" The last iteration raised it by {last:.3g}, {100 * share:.2g} % of the whole rise"
+    text += (
+        f" The last iteration raised it by {number(last)}, {100 * share:.2g} % of the whole rise"
+    )
     return text + (": more iterations may still help." if share > 0.01 else ": it has settled.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anamorph.model import ShapeAppearanceModel
 from anamorph.report.markup import facts, paragraph
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import LATENTS, LIKELIHOODS, count, duration, percent, times
+from anamorph.report.wording import LATENTS, LIKELIHOODS, count, duration, grid_unit, percent, times
 
 
 def summary(model: ShapeAppearanceModel, shares: ModeShares) -> str:
@@ -14,7 +14,8 @@ def summary(model: ShapeAppearanceModel, shares: ModeShares) -> str:
     what = "images" if len(settings.space) == 2 else "volumes"
     first = int(shares.together.argmax())
     sentences = [
-        f"This model was learnt from {origin.n_images:,} {what} of {times(settings.space)} voxels, "
+        f"This model was learnt from {origin.n_images:,} {what} of {times(settings.space)} "
+        f"{grid_unit(settings.space)}, "
         f"without any annotation ({settings.likelihood_name} likelihood, for "
         f"{LIKELIHOODS[settings.likelihood_name]}).",
         f"It describes every image by a mean and {count(settings.layout.n_latents, 'latent')}, "

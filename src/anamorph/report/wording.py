@@ -28,12 +28,24 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return e.g. "0.42 s", "41 s", "12 min" or "3.2 h"."""
+    """Return e.g. "1.1 ms", "0.42 s", "41 s", "12 min" or "3.2 h"."""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.2g} ms"
     if seconds < 10:
         return f"{seconds:.2g} s"
     if seconds < 180:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def number(value: float) -> str:
+    """Return three digits of a number, with a minus that is as wide as a plus."""
+    return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
+
+
+def grid_unit(space: Sequence[int]) -> str:
+    """Return what the elements of a grid are called."""
+    return "pixels" if len(space) == 2 else "voxels"
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
