@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anamorph.geometry import shoot, velocity
 
 _PENALTY = (0.01, 0.0, 20.0, 1.0, 1.0)
-_LARGEST_MOVE = 3.0  # voxels
+_LARGEST_MOVE = 2.5  # voxels
 _YOUNGEST, _OLDEST = 20.0, 90.0  # years
 
 BACKGROUND, GREY_MATTER, WHITE_MATTER, VENTRICLES = range(4)
@@ -70,7 +70,7 @@ def _drawing(
     right, forward, up = (places - centre) / (np.array(space).reshape(each) / 2)
     years = (age - _YOUNGEST) / (_OLDEST - _YOUNGEST)
     thickness = 0.27 - 0.09 * years + 0.015 * generator.standard_normal()
-    width = 0.11 + 0.09 * years + 0.01 * generator.standard_normal()
+    width = 0.12 + 0.11 * years + 0.01 * generator.standard_normal()
     radius = np.sqrt((right / 0.78) ** 2 + (forward / 0.84) ** 2 + (up / 0.76) ** 2)
     ventricle = np.sqrt(
         ((np.abs(right) - 0.2) / width) ** 2

@@ -18,6 +18,7 @@ from anamorph.plots.views import Frame, frame_of
 
 Array = NDArray[np.floating]
 AnyFigure = Figure | SubFigure
+_KEY_WIDTH = 1.3  # inches of an entry of a legend
 Row = tuple[str, Array]  # its name, and images (n, C, *space)
 
 
@@ -51,9 +52,17 @@ def draw_rows(
         axes.set_title(title, fontsize="medium")
     if keys:
         figure.legend(
-            handles=keys, loc="outside lower center", ncols=min(len(keys), 6), frameon=False
+            handles=keys,
+            loc="outside lower center",
+            ncols=keys_per_row(figure.bbox.width / figure.dpi, len(keys)),
+            frameon=False,
         )
     return figure
+
+
+def keys_per_row(width: float, n_keys: int) -> int:
+    """Return how many entries of a legend stand side by side in a figure of so many inches."""
+    return max(1, min(n_keys, int(width / _KEY_WIDTH)))
 
 
 def _figure_of_panels(

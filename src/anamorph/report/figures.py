@@ -16,7 +16,7 @@ from anamorph.model import ShapeAppearanceModel
 from anamorph.plots import plot_deformation, plot_log_jacobian
 from anamorph.plots.deformations import jacobian_label
 from anamorph.plots.model_images import expected_images, mean_image
-from anamorph.plots.panels import draw_rows, model_frame, model_palette, panel_size
+from anamorph.plots.panels import draw_rows, keys_per_row, model_frame, model_palette, panel_size
 from anamorph.plots.rendering import HUES, MISSING, background_class
 from anamorph.report.variance import ModeShares
 
@@ -36,6 +36,7 @@ STYLE: Any = {
     "axes.axisbelow": True,
 }
 _MOST_BARS = 40
+_GRID_LINES = 14  # along the longest axis
 
 
 def meeting_point(model: ShapeAppearanceModel) -> Voxel:
@@ -54,8 +55,10 @@ def mean_figure(model: ShapeAppearanceModel, voxel: Voxel) -> Figure:
     """Draw the mean, large."""
     frame = model_frame(model, voxel)
     width, height = panel_size(frame, 4.2 if len(frame.views) > 1 else 2.6)
-    has_classes = model.likelihood == "categorical"
-    figure = Figure((max(width, 3.6 * has_classes), height + 0.35 * has_classes))
+    n_keys = len(model.mean_) if model.likelihood == "categorical" else 0
+    width = max(width, 3.0 if n_keys else 0.0)
+    n_rows = -(-n_keys // keys_per_row(width, n_keys))
+    figure = Figure((width, height + 0.12 * bool(n_keys) + 0.2 * n_rows))
     figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
     draw_rows(model, [("", mean_image(model))], None, mean_image(model), None, voxel, figure)
     return figure
@@ -75,7 +78,7 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
         )
         for n, (name, values, colour) in enumerate(parts):
             axes.bar(modes + 0.27 * (n - 1), values[:n_modes], 0.25, label=name, color=colour)
-        axes.legend(frameon=False)
+        figure.legend(loc="outside upper right", ncols=3, frameon=False)
     else:
         axes.bar(modes, shares.together[:n_modes], 0.7, color=BLUE)
     axes.set(xlabel="mode", ylabel="share of variance", xlim=(-0.6, n_modes - 0.4))
@@ -101,6 +104,7 @@ def warps_figure(
         "voxel": voxel,
         "affine": model.origin_.affine,
     }
+    spacing = max(2, round(max(model.settings_.space) / _GRID_LINES))
     width, height = panel_size(frame, 2.1)
     figure = Figure((len(latents) * (width + 0.1) + 1.9, 3 * (height + 0.1) + 0.3))
     figure.set_layout_engine(
@@ -112,7 +116,9 @@ def warps_figure(
         frame.draw(top, palette.rgb(images[n]))
         top.set_title(titles[n], fontsize="medium")
         frame.draw(middle, 0.75 * palette.rgb(images[n]))  # so that lines stand out
-        plot_deformation(displacement[n], over="image", colour=MISSING, axes=middle, **grid)
+        plot_deformation(
+            displacement[n], over="image", spacing=spacing, colour=MISSING, axes=middle, **grid
+        )
         plot_log_jacobian(
             displacement[n],
             of_image=True,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
@@ -82,9 +84,12 @@ def _modes_picture(
 ) -> str:
     shown = modes[:_MOST_MODES]
     names = [f"mode {mode}\n{percent(shares.together[mode])}" for mode in shown]
-    figure = plot_modes(model, shown, names=names, voxel=voxel)
-    of_how_many = f"the first {len(shown)} of {len(modes)}" if len(shown) < len(modes) else "all"
-    caption = f"{title}, {of_how_many}, each with its share of variance."
+    with _lettering(model):
+        figure = plot_modes(model, shown, names=names, voxel=voxel)
+    how_many = f"the first {len(shown)} of {len(modes)}"
+    if len(shown) == len(modes):
+        how_many = f"all {len(modes)}"
+    caption = f"{title}: {how_many}, each with its share of variance."
     return picture(_whole(figure), caption, f"{title} from minus 5 to plus 5 standard deviations")
 
 
@@ -105,7 +110,8 @@ def _shares_caption(model: ShapeAppearanceModel, shares: ModeShares) -> str:
 def samples_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
     """Show random images in pairs."""
     n_pairs = 8 if len(model.settings_.space) == 2 else 5
-    figure = plot_samples(model, n_pairs, 0, voxel=voxel)
+    with _lettering(model):
+        figure = plot_samples(model, n_pairs, 0, voxel=voxel)
     caption = (
         "Images drawn at random from the model; no such image was ever observed. Below each is the "
         "one with the opposite latents: a good model looks as plausible in both directions."
@@ -142,7 +148,10 @@ def _fits_picture(
     model: ShapeAppearanceModel, examined: Examined, title: str, chosen: list[int], voxel: Voxel
 ) -> str:
     names = _titles(model, examined.names)
-    figure = plot_fits(model, examined.images, examined.latents, chosen, names=names, voxel=voxel)
+    with _lettering(model):
+        figure = plot_fits(
+            model, examined.images, examined.latents, chosen, names=names, voxel=voxel
+        )
     values = ", ".join(f"{examined.names[n]} ({number(examined.fit[n])})" for n in chosen)
     caption = f"{title}: {values}; in brackets the log-likelihood per voxel."
     return picture(_whole(figure), caption, f"{title}: data and reconstructions")
@@ -262,6 +271,11 @@ def _orientation(model: ShapeAppearanceModel) -> str:
         " Of volumes coronal, sagittal and axial slices are shown, superior and anterior up; the "
         "left of the patient is on the left."
     )
+
+
+def _lettering(model: ShapeAppearanceModel) -> AbstractContextManager[None]:
+    """Make letters larger beside volumes, whose pictures are wider than the page shows them."""
+    return matplotlib.rc_context({} if len(model.settings_.space) == 2 else {"font.size": 13})
 
 
 def _titles(model: ShapeAppearanceModel, names: Sequence[str]) -> list[str]:
