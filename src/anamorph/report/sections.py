@@ -33,7 +33,7 @@ from anamorph.report.markup import Section, paragraph, picture, table
 from anamorph.report.selection import Examined
 from anamorph.report.settings import HEADER, settings_rows
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import count, duration, number, percent, shortened
+from anamorph.report.wording import count, duration, number, percent, short_names
 
 Array = NDArray[np.floating]
 
@@ -280,8 +280,7 @@ def _lettering(model: ShapeAppearanceModel) -> AbstractContextManager[None]:
 
 def _titles(model: ShapeAppearanceModel, names: Sequence[str]) -> list[str]:
     """Return names short enough to stand above pictures."""
-    most = 14 if len(model.settings_.space) == 2 else 22
-    return [shortened(name, most) for name in names]
+    return short_names(names, 10 if len(model.settings_.space) == 2 else 16)
 
 
 def _listed(dims: Sequence[int]) -> str:

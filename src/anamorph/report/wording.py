@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 LIKELIHOODS = {
     "gaussian": "intensities with Gaussian noise",
@@ -54,9 +55,26 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number:,} {noun}"
 
 
-def shortened(name: str, most: int) -> str:
-    """Return a name with its middle left out where it is long: its ends tell it from others."""
+def short_names(names: Sequence[str], most: int) -> list[str]:
+    """Return names of at most so many letters, without what all of them begin and end with."""
+    if max(map(len, names), default=0) <= most:
+        return list(names)
+    start = _n_common(names)
+    rests = [name[start:] for name in names]
+    end = _n_common([rest[::-1] for rest in rests])
+    kept = [rest[: len(rest) - end] for rest in rests]
+    return [_without_middle(short or name, most) for short, name in zip(kept, names, strict=True)]
+
+
+def _n_common(names: Sequence[str]) -> int:
+    """Return how many letters all names begin with, up to the end of a word."""
+    columns = zip(*names, strict=False)
+    same = "".join(column[0] for column in takewhile(lambda c: len(set(c)) == 1, columns))
+    return max((n + 1 for n, letter in enumerate(same) if not letter.isalnum()), default=0)
+
+
+def _without_middle(name: str, most: int) -> str:
     if len(name) <= most:
         return name
     end = (most - 1) // 2
-    return f"{name[: most - 1 - end]}…{name[-end:]}"
+    return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
