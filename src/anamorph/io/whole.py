@@ -21,12 +21,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         If there is no such folder.
     """
     path = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path.parent} does not exist: {path.name} has nowhere to go"
-        ) from None
+    check_folder(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)
     try:
@@ -38,3 +34,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Raise a FileNotFoundError unless there is a folder for a file to be written to."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} does not exist: {path.name} has nowhere to go")

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph import __version__
-from anamorph.io.whole import whole_file
+from anamorph.io.whole import check_folder, whole_file
 from anamorph.model import ShapeAppearanceModel
 from anamorph.plots.model_images import Images, checked_latents
 from anamorph.report.citation import citation_section
@@ -78,6 +78,7 @@ def write_report(
     """
     check_is_fitted(model, "mean_")
     path = Path(path)
+    check_folder(path)  # before the work, not after it
     codes = _known_latents(model, images, latents)
     if labels is not None and (codes is None or len(np.asarray(labels)) != len(codes)):
         known = "no latents" if codes is None else f"{len(codes)} latents"
