@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anamorph.geometry import shoot, velocity
 
 _PENALTY = (0.01, 0.0, 20.0, 1.0, 1.0)
-_LARGEST_MOVE = 2.5  # voxels
+_LARGEST_MOVE = 0.1  # as a share of the shortest side
 _YOUNGEST, _OLDEST = 20.0, 90.0  # years
 
 BACKGROUND, GREY_MATTER, WHITE_MATTER, VENTRICLES = range(4)
@@ -54,7 +54,7 @@ def _random_warps(
     noise = generator.standard_normal((n_images, 3, *space)).astype(np.float32)
     field = velocity(noise, _PENALTY)
     field -= field.mean(axis=(2, 3, 4), keepdims=True)  # everybody is centred
-    field *= _LARGEST_MOVE / np.abs(field).max()
+    field *= _LARGEST_MOVE * min(space) / np.abs(field).max()
     return np.asarray(shoot(field, _PENALTY), np.float32)
 
 
