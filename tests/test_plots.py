@@ -296,6 +296,18 @@ def test_latents_without_labels_are_all_alike(latents):
     np.testing.assert_array_equal(points.get_offsets(), latents[:, :2])
 
 
+def test_pairs_of_latents_lie_below_their_histograms(latents):
+    figure = plots.plot_latent_pairs(latents, ["a", "b"] * 3, (2, 0))
+    panels = np.array(figure.axes).reshape(2, 2)
+    assert sum(bar.get_height() for bar in panels[0, 0].patches) == N
+    points = np.concatenate([group.get_offsets() for group in panels[1, 0].collections])
+    np.testing.assert_allclose(np.sort(points[:, 0]), np.sort(latents[:, 2]))
+    np.testing.assert_allclose(np.sort(points[:, 1]), np.sort(latents[:, 0]))
+    assert not panels[0, 1].axison
+    assert not any(axes.get_legend() for axes in figure.axes)
+    assert (panels[1, 0].get_xlabel(), panels[1, 0].get_ylabel()) == ("latent 2", "latent 0")
+
+
 def test_objective_is_drawn_by_iteration(grey):
     model, _ = grey
     (line,) = plots.plot_objective(model.objective_).lines
@@ -320,6 +332,22 @@ def test_grid_lines_are_carried_by_the_warp():
     row = 3
     x, y = np.arange(10) + displacement[1, row], row + displacement[0, row]
     np.testing.assert_allclose(segments[1], np.stack([x + 0.5, 2 * (y + 0.5)], 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("affine", [None, np.diag([-1.0, 1, 1, 1])])
+def test_grid_lines_over_the_image_are_where_the_warp_meets_them(affine):
+    displacement = np.zeros((2, 12, 10), np.float32)
+    displacement[1] = 0.25  # the image reads the mean a quarter of a voxel further
+    axes = plots.plot_deformation(displacement, over="image", spacing=3, affine=affine)
+    view = frame_of((12, 10), affine=affine).views[0]
+    n_lines = {0: 4, 1: 4}
+    for lines, axis in zip(axes.collections, (view.horizontal, view.vertical), strict=True):
+        points = np.concatenate([path.vertices for path in lines.get_paths()])
+        place = np.arange(0.0, 12.0, 3) - displacement[axis, 0, 0]
+        place = place[place >= 0]
+        expected = view.place(place, place)[0 if axis == view.horizontal else 1]
+        shown = np.unique(points[:, 0 if axis == view.horizontal else 1].round(4))
+        np.testing.assert_allclose(shown, np.sort(expected)[: n_lines[axis]], atol=1e-3)
 
 
 def test_grids_of_volumes_have_lines_in_three_slices_over_a_background():
@@ -390,6 +418,8 @@ def test_nothing_is_cut_off(drawn, latents):
         (lambda m, x, z: plots.plot_modes(m, [3]), "a mode must be an integer from 0 to 2, got 3"),
         (lambda m, x, z: plots.plot_modes(m, [0.5]), "a mode must be an integer"),
         (lambda m, x, z: plots.plot_modes(m, []), "must not be empty"),
+        (lambda m, x, z: plots.plot_modes(m, [0], names=["a", "b"]), "names must be 1, one for"),
+        (lambda m, x, z: plots.plot_deformation(np.zeros((2, 4, 4)), over="x"), "over must be one"),
         (lambda m, x, z: plots.plot_modes(m, limits=(1, 1)), "limits must be two increasing"),
         (lambda m, x, z: plots.plot_fits(m, x, z[:, :2]), "latents must be 6 x 3"),
         (lambda m, x, z: plots.plot_fits(m, x, z[:5]), "got 5 rows"),
