@@ -11,6 +11,7 @@ from html import escape
 from matplotlib.figure import Figure
 
 _PIXELS_PER_INCH = 96  # of CSS
+_ROW_WIDTH = 560  # pixels that a row of images needs
 _SHARPNESS = 1.5  # pixels of a picture per pixel of CSS, for screens that have them
 
 
@@ -71,7 +72,7 @@ def picture(figure: Figure, caption: str, alternative: str, *, is_drawing: bool 
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     width, height = (round(_PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
     # Rows of images are scrolled on narrow screens, where they would else be too small to see.
-    narrowest = 0 if is_drawing else min(width, 600)
+    narrowest = 0 if is_drawing or width < _ROW_WIDTH else _ROW_WIDTH
     return (
         f'<figure><div class="scroll"><button type="button" title="Click to enlarge">'
         f'<img src="data:{mime};base64,{data}" alt="{escape(alternative)}" '

@@ -130,11 +130,11 @@ def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) 
         groups = [("Best fits", order[:_MOST_SHOWN]), ("Worst fits", order[-_MOST_SHOWN:])]
     looked_at = f"all {examined.n_images:,}"
     if len(order) < examined.n_images:
-        looked_at = f"{len(order)} of {examined.n_images:,}, evenly spaced"
+        looked_at = f"{len(order)} of {examined.n_images:,}"
     best, middle, worst = (number(f(examined.fit)) for f in (np.max, np.median, np.min))
     intro = paragraph(
-        f"Images are ordered by log-likelihood per voxel, from the best; {looked_at} images were "
-        f"looked at (median {middle}, from {best} to {worst}). Below each are its reconstruction "
+        f"Images are ordered by log-likelihood per voxel, from the best; {looked_at} were looked "
+        f"at (median {middle}, from {best} to {worst}). Below each are its reconstruction "
         "from the latents, and the same by shape only (the mean, warped) and by appearance only "
         "(not warped)."
     )

@@ -41,7 +41,8 @@ def duration(seconds: float) -> str:
 
 def number(value: float) -> str:
     """Return three digits of a number, with a minus that is as wide as a plus."""
-    return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
+    written = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return written.replace("-", "\N{MINUS SIGN}")
 
 
 def grid_unit(space: Sequence[int]) -> str:
