@@ -103,8 +103,8 @@ def _digits() -> _Subject:
 
 
 def _volumes() -> _Subject:
-    images, ages = brains()
-    model = ShapeAppearanceModel(5, likelihood="categorical", n_iter=6)
+    images, ages = brains(32)
+    model = ShapeAppearanceModel(5, likelihood="categorical", n_iter=5)
     return _Subject("volumes", "Simulated brains", images, ages, "age (years)", model)
 
 
