@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 .PHONY: help test lint bench demo clean
 
 help:
-	@echo "make demo    fit, draw and write pictures to demo-output/"
+	@echo "make demo    fit digits, and write a report and pictures to demo-output/"
 	@echo "make test    lint, types and tests"
 	@echo "make bench   speed as ratios to the floor"
 	@echo "make clean   remove the environment and caches"

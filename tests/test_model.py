@@ -463,6 +463,27 @@ def test_imputation_is_better_than_the_mean():
     assert error < 0.8 * baseline
 
 
+def test_likelihoods_are_highest_where_images_were_encoded(fitted):
+    images, model = fitted
+    latents = model.transform(images)
+    values = model.log_likelihood(images, latents)
+    assert values.shape == (len(images),)
+    assert (values >= model.log_likelihood(images, np.zeros_like(latents))).all()
+    np.testing.assert_allclose(
+        model.log_likelihood(model.checked_images(images).subset([2, 0]), latents[[2, 0]]),
+        values[[2, 0]],
+        rtol=1e-5,
+    )
+    with pytest.raises(ValueError, match="Z must have a row for each"):
+        model.log_likelihood(images, latents[1:])
+
+
+def test_settings_are_those_of_the_fit(fitted):
+    _, model = fitted
+    assert model.settings_.space == model.image_format_.space == model.mean_.shape[1:]
+    assert model.settings_.likelihood_name == model.likelihood
+
+
 def test_the_score_is_the_mean_evidence(fitted):
     images, model = fitted
     values = model.score_samples(images)

@@ -3,6 +3,7 @@
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
@@ -13,7 +14,14 @@ from anamorph.geometry import jacobian_determinant
 from anamorph.io.arrays import ImageFormat
 from anamorph.io.modelfile import Origin
 from anamorph.latents import mode_standard_deviations
-from anamorph.plots.rendering import MISSING, channel_colours, class_colours, frame_of, palette_of
+from anamorph.plots.rendering import (
+    MISSING,
+    background_class,
+    channel_colours,
+    class_colours,
+    palette_of,
+)
+from anamorph.plots.views import frame_of
 from tests import simulated
 
 N, K = 6, 3
@@ -67,7 +75,10 @@ def views_of(model, images, limits=(0, 1)):
     channels_last = images if images.ndim == model.mean_.ndim + 1 else images[..., None]
     is_categorical = model.likelihood == "categorical"
     n_channels = channels_last.shape[-1]
-    colours = class_colours(n_channels) if is_categorical else channel_colours(n_channels)
+    colours = channel_colours(n_channels)
+    if is_categorical:
+        mean = model.inverse_transform(np.zeros((1, len(model.latent_precision_))))
+        colours = class_colours(n_channels, background_class(np.moveaxis(mean, -1, 1)))
     low, high = limits
     rgb = np.clip(np.clip((channels_last - low) / (high - low), 0, 1) @ colours, 0, 1)
     if rgb.ndim == 4:
@@ -84,7 +95,7 @@ def assert_shown(panels, expected):
     for panel, views in zip(panels, expected, strict=True):
         assert len(panel) == len(views)
         for shown, view in zip(panel, views, strict=True):
-            np.testing.assert_allclose(shown, view, atol=1e-6)
+            np.testing.assert_allclose(shown, view, atol=1e-5)
 
 
 def assert_colour(shown, colour):
@@ -131,7 +142,7 @@ def test_modes_go_so_many_standard_deviations(drawn):
     expected = model.inverse_transform([[0, 0, s * deviation] for s in (-5, -3, -1, 1, 3, 5)])
     assert_shown(panels[6:], views_of(model, expected, limits or (0, 1)))
     assert [axes.get_title() for axes in figure.axes[:2]] == ["−5 s.d.", "−3 s.d."]
-    assert [axes.get_ylabel() for axes in figure.axes[::6]] == ["mode 0", "mode 2"]
+    assert [axes.get_ylabel() for axes in figure.axes[::6]] == ["mode 1", "mode 3"]
 
 
 def test_samples_come_in_opposite_pairs(drawn):
@@ -262,7 +273,7 @@ def test_far_modes_do_not_decide_on_the_colours_of_near_ones():
 )
 def test_categories_get_a_legend(latents, labels, n_groups):
     axes = plots.plot_latents(latents, labels, (2, 0), label_name="group")
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("latent 2", "latent 0")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("latent 3", "latent 1")
     assert len(axes.collections) == n_groups == len(axes.get_legend().get_texts())
     assert axes.get_legend().get_title().get_text() == "group"
     points = np.concatenate([group.get_offsets() for group in axes.collections])
@@ -283,6 +294,18 @@ def test_quantities_get_a_colour_bar():
 def test_latents_without_labels_are_all_alike(latents):
     (points,) = plots.plot_latents(latents).collections
     np.testing.assert_array_equal(points.get_offsets(), latents[:, :2])
+
+
+def test_pairs_of_latents_lie_below_their_histograms(latents):
+    figure = plots.plot_latent_pairs(latents, ["a", "b"] * 3, (2, 0))
+    panels = np.array(figure.axes).reshape(2, 2)
+    assert sum(bar.get_height() for bar in panels[0, 0].patches) == N
+    points = np.concatenate([group.get_offsets() for group in panels[1, 0].collections])
+    np.testing.assert_allclose(np.sort(points[:, 0]), np.sort(latents[:, 2]))
+    np.testing.assert_allclose(np.sort(points[:, 1]), np.sort(latents[:, 0]))
+    assert not panels[0, 1].axison
+    assert not any(axes.get_legend() for axes in figure.axes)
+    assert (panels[1, 0].get_xlabel(), panels[1, 0].get_ylabel()) == ("latent 3", "latent 1")
 
 
 def test_objective_is_drawn_by_iteration(grey):
@@ -309,6 +332,22 @@ def test_grid_lines_are_carried_by_the_warp():
     row = 3
     x, y = np.arange(10) + displacement[1, row], row + displacement[0, row]
     np.testing.assert_allclose(segments[1], np.stack([x + 0.5, 2 * (y + 0.5)], 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("affine", [None, np.diag([-1.0, 1, 1, 1])])
+def test_grid_lines_over_the_image_are_where_the_warp_meets_them(affine):
+    displacement = np.zeros((2, 12, 10), np.float32)
+    displacement[1] = 0.25  # the image reads the mean a quarter of a voxel further
+    axes = plots.plot_deformation(displacement, over="image", spacing=3, affine=affine)
+    view = frame_of((12, 10), affine=affine).views[0]
+    n_lines = {0: 4, 1: 4}
+    for lines, axis in zip(axes.collections, (view.horizontal, view.vertical), strict=True):
+        points = np.concatenate([path.vertices for path in lines.get_paths()])
+        place = np.arange(0.0, 12.0, 3) - displacement[axis, 0, 0]
+        place = place[place >= 0]
+        expected = view.place(place, place)[0 if axis == view.horizontal else 1]
+        shown = np.unique(points[:, 0 if axis == view.horizontal else 1].round(4))
+        np.testing.assert_allclose(shown, np.sort(expected)[: n_lines[axis]], atol=1e-3)
 
 
 def test_grids_of_volumes_have_lines_in_three_slices_over_a_background():
@@ -379,6 +418,8 @@ def test_nothing_is_cut_off(drawn, latents):
         (lambda m, x, z: plots.plot_modes(m, [3]), "a mode must be an integer from 0 to 2, got 3"),
         (lambda m, x, z: plots.plot_modes(m, [0.5]), "a mode must be an integer"),
         (lambda m, x, z: plots.plot_modes(m, []), "must not be empty"),
+        (lambda m, x, z: plots.plot_modes(m, [0], names=["a", "b"]), "names must be 1, one for"),
+        (lambda m, x, z: plots.plot_deformation(np.zeros((2, 4, 4)), over="x"), "over must be one"),
         (lambda m, x, z: plots.plot_modes(m, limits=(1, 1)), "limits must be two increasing"),
         (lambda m, x, z: plots.plot_fits(m, x, z[:, :2]), "latents must be 6 x 3"),
         (lambda m, x, z: plots.plot_fits(m, x, z[:5]), "got 5 rows"),
@@ -428,3 +469,79 @@ def test_models_must_be_fitted(name):
 def test_animated_models_must_be_fitted(tmp_path):
     with pytest.raises(NotFittedError, match="not fitted"):
         plots.save_animation(ShapeAppearanceModel(3), 0, tmp_path / "a.gif")
+
+
+# ---- which way up
+
+
+def volume_with_marks(affine):
+    """Return a volume with a bright voxel at the left, back and bottom end of the body's axes."""
+    space = (8, 6, 7)
+    corners = np.array([[i, j, k] for i in (0, 7) for j in (0, 5) for k in (0, 6)])
+    places = corners @ affine[:3, :3].T + affine[:3, 3]
+    lowest = corners[np.argmin(places.sum(axis=1))]  # towards left, posterior and inferior
+    volume = np.zeros(space)
+    volume[tuple(lowest)] = 1
+    return volume, tuple(lowest)
+
+
+@pytest.mark.parametrize("flips", [(1, 1, 1), (-1, 1, 1), (1, -1, -1)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
+def test_volumes_with_an_affine_are_shown_with_left_on_the_left_and_superior_up(flips, order):
+    affine = np.eye(4)
+    affine[:3, :3] = np.diag(flips)[list(order)] * 2.0 + 0.05  # a little oblique
+    volume, voxel = volume_with_marks(affine)
+    frame = frame_of(volume.shape, (2, 2, 2), voxel, affine)
+    axes = Figure().subplots()
+    for view, image in zip(frame.views, frame.draw(axes, volume), strict=True):
+        row, column = np.argwhere(image.get_array() == 1)[0]
+        x, y = view.place(column, row)
+        left, _, low, _ = view.extent
+        assert (x, y) == (left + 1, low + 1)  # the corner voxel, 2 mm wide
+    assert [view.sides for view in frame.views] == [("L", "R"), ("P", "A"), ("L", "R")]
+
+
+def test_flipped_slices_are_drawn_where_their_voxels_are():
+    image = np.zeros((4, 5))
+    image[0, 0] = 1
+    axes = Figure((1, 1)).subplots()
+    axes.set_position((0, 0, 1, 1))
+    frame_of(image.shape, affine=np.diag([-1.0, 1, 1, 1])).draw(axes, image, "gray")
+    axes.figure.draw_without_rendering()
+    canvas = FigureCanvasAgg(axes.figure)
+    canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba())[..., 0]
+    assert drawn[-5, -15] > 200  # bottom right: x points left, y points up
+    assert drawn[5, 15] < 50
+
+
+def test_slices_with_an_affine_have_their_first_axis_across():
+    frame = frame_of((8, 6), (2, 3), affine=np.eye(4))
+    assert frame.size == (16, 18)
+    assert not frame.shows_first_row_on_top
+
+
+def test_the_background_is_what_is_along_the_border():
+    labels = np.full((1, 3, 6, 6), 0.1)
+    labels[:, 2] = 0.8
+    labels[:, :, 2:4, 2:4] = np.reshape([0.9, 0.05, 0.05], (1, 3, 1, 1))
+    labels[0, :, 0] = np.nan
+    assert background_class(labels) == 2
+    colours = palette_of(labels, "categorical").colours
+    np.testing.assert_array_equal(colours[2], 0)
+    assert colours[:2].max(axis=1).min() > 0.5
+
+
+def test_voxel_sizes_of_files_decide_on_the_aspect():
+    model, _ = random_model("volumes")
+    model.voxel_size = None  # as when it came from the files
+    axes = plots.plot_modes(model, [0], [0]).axes[0]
+    left, right, low, high = axes.images[0].get_extent()
+    assert (right - left, high - low) == pytest.approx((8 * 1.0, 7 * 2.0))
+
+
+def test_opened_collections_are_read_only_where_they_are_shown(grey, latents):
+    model, images = grey
+    collection = model.checked_images(images)
+    figure = plots.plot_fits(model, collection, latents, [4, 1])
+    assert_shown(pictures(figure), pictures(plots.plot_fits(model, images, latents, [4, 1])))

@@ -19,7 +19,7 @@ from anamorph.fitting import Fit, State
 from anamorph.generator import Generator
 from anamorph.io.arrays import ImageFormat
 from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
-from anamorph.io.collection import ImageCollection, is_list_of_files, open_images
+from anamorph.io.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.io.errors import ImageError
 from anamorph.io.files import FileImages
 from anamorph.io.grid import Grid
@@ -171,7 +171,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def fit(
         self,
-        X: ArrayLike | Sequence[Any] | ImageCollection,  # noqa: N803
+        X: Images,  # noqa: N803
         y: object = None,
         *,
         start: ArrayLike | None = None,
@@ -265,15 +265,27 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     # ---- using a fitted model
 
-    def transform(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+    @property
+    def image_format_(self) -> ImageFormat:
+        """What the images are that the model was fitted to: their grid and their channels."""
+        check_is_fitted(self, "mean_")
+        return self._format
+
+    @property
+    def settings_(self) -> Settings:
+        """What the model was fitted with: the arguments, and the defaults where there were none."""
+        check_is_fitted(self, "mean_")
+        return self._generator.settings
+
+    def transform(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable latents of images, (N, K)."""
         return self._encode(X).latents
 
-    def score_samples(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+    def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
         return self._encode(X).log_evidence
 
-    def score(self, X: ArrayLike | Sequence[Any], y: object = None) -> float:  # noqa: N803
+    def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
         return float(self.score_samples(X).mean())
 
@@ -295,6 +307,24 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         check_choice("part", part, PARTS)
         return self._format.to_user(self._expected_images(latents, part))
 
+    def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
+        """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
+        images, latents = self.checked_images(X), self._checked_latents(Z)
+        if len(images) != len(latents):
+            raise ValueError(
+                f"Z must have a row for each of {len(images)} images, got {len(latents)}"
+            )
+
+        def evaluate(part: slice) -> Float64Array:
+            some, generator = latents[part], self._generator
+            displacement = generator.displacement(some)
+            return generator.log_likelihood(
+                generator.appearance(some), displacement, images.read(part)
+            )
+
+        with use_threads(self.n_threads), one_blas_thread:
+            return np.concatenate(run_parallel(evaluate, self._parts(len(images))))
+
     def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
@@ -307,9 +337,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             return np.zeros((len(latents), len(space), *space), np.float32)
         return displacement
 
-    def impute(self, X: ArrayLike | Sequence[Any]) -> Array:  # noqa: N803
+    def impute(self, X: Images) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""
-        images = self._checked_images(X)
+        images = self.checked_images(X)
         filled = np.empty((len(images), *self.mean_.shape), np.float32)
 
         def fill(part: slice) -> None:
@@ -380,8 +410,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_iter_ = len(objective)
         self.origin_ = origin
 
-    def _encode(self, X: ArrayLike | Sequence[Any]) -> Encoded:  # noqa: N803
-        images = self._checked_images(X)
+    def _encode(self, X: Images) -> Encoded:  # noqa: N803
+        images = self.checked_images(X)
 
         def encode_part(part: slice) -> Encoded:
             return encode(self._generator, images.read(part))
@@ -419,7 +449,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError("Z must be finite, got NaN or infinity")
         return latents
 
-    def _checked_images(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
+    def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
+        """Return images as a collection to read from, or raise an error if they do not fit."""
         check_is_fitted(self, "mean_")
         expected = self._format
         images = X if isinstance(X, ImageCollection) else self._opened(X)
@@ -466,7 +497,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             cache=cache,
         )
 
-    def _opened(self, X: ArrayLike | Sequence[Any]) -> ImageCollection:  # noqa: N803
+    def _opened(self, X: Images) -> ImageCollection:  # noqa: N803
         if is_list_of_files(X):
             return self.open_files(cast(Sequence[Any], X))
         expected = self._format

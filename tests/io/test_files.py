@@ -31,6 +31,21 @@ def one_line(error):
 # ---- the contract
 
 
+def test_some_of_a_collection_are_a_collection(tmp_path):
+    stack = noise(4, 3, 5)
+    paths = [save_array(tmp_path / f"{n}.npy", image) for n, image in enumerate(stack)]
+    for collection in (
+        FileImages(paths),
+        ArrayImages(stack, "gaussian"),
+        ArrayImages(list(stack), "gaussian"),
+    ):
+        some = collection.subset([3, 1])
+        assert len(some) == 2
+        np.testing.assert_array_equal(some.read(EVERYTHING), collection.read(EVERYTHING)[[3, 1]])
+        assert len(collection) == 4
+    assert FileImages(paths).subset([3, 1]).identities == ["3", "1"]
+
+
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 @pytest.mark.parametrize("axis", [None, 1, -1])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float64, bool, np.int64])

@@ -97,7 +97,7 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def joint_log_evidence(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
         """Return ln p(f | model k) + ln P(k) of each image and class, (N, n_classes)."""
         check_is_fitted(self, "models_")
-        images = self.models_[0]._checked_images(X)
+        images = self.models_[0].checked_images(X)
         evidence = np.stack([model.score_samples(images) for model in self.models_], axis=1)
         return np.asarray(evidence + self.class_log_prior_)
 

@@ -59,7 +59,7 @@ class ImageArguments:
 
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
         """Return images as a model needs them."""
-        layout = model._format
+        layout = model.image_format_
         was_tissues = (
             layout.likelihood == "categorical"
             and layout.channel_axis is not None

@@ -38,7 +38,7 @@ def info(
 
 def facts_of(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
     """Return what is to be said of a model, as values that JSON can hold."""
-    settings, origin = model._generator.settings, model.origin_
+    settings, origin = model.settings_, model.origin_
     layout = settings.layout
     return {
         "likelihood": settings.likelihood_name,

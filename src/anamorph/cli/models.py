@@ -38,7 +38,7 @@ def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
             param_hint="--probabilities",
         )
     is_bounded = has_bounded_intensities(model.likelihood, model.mean_)
-    return ImageOutput(model._format, model.origin_, is_bounded, probabilities)
+    return ImageOutput(model.image_format_, model.origin_, is_bounded, probabilities)
 
 
 @dataclass(frozen=True)

@@ -66,4 +66,4 @@ def apply_real_symbol(
         second[:, 0, 0] = total / np.sqrt(ny * nx)
     np.matmul(along_x.T, second, out=first)
     np.matmul(along_y.T, first_rows, out=second_rows)
-    return second
+    return np.asarray(second)

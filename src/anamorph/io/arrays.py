@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +118,12 @@ class ArrayImages:
         if self._likelihood == "categorical":
             images /= images.sum(axis=1, keepdims=True)  # NaN in one class makes the voxel missing
         return images
+
+    def subset(self, numbers: Sequence[int]) -> ArrayImages:
+        """Return some of the images, as a collection."""
+        some = copy(self)
+        some._stack = self._stack.subset(numbers)
+        return some
 
     def check(self, *, for_fit: bool) -> None:
         """Look at every image once, and raise an ImageError if one cannot be used."""
@@ -231,6 +238,12 @@ class _Stack:
         if isinstance(self._items, np.ndarray):
             return self._items[part]
         return np.stack(self._items[part])
+
+    def subset(self, numbers: Sequence[int]) -> _Stack:
+        """Return some of the images."""
+        if isinstance(self._items, np.ndarray):
+            return _Stack(self._items[list(numbers)])
+        return _Stack([self._items[n] for n in numbers])
 
     def _check_alike(self, n: int, other: NDArray[Any]) -> None:
         if other.shape != self.shape:

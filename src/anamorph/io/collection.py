@@ -13,6 +13,8 @@ from anamorph.io.files import FileImages
 from anamorph.io.hidden import HiddenImages
 
 ImageCollection = ArrayImages | FileImages | HiddenImages
+#: What people may give as images.
+Images = ArrayLike | Sequence[Any] | ImageCollection
 
 
 def is_list_of_files(images: object) -> bool:
@@ -26,7 +28,7 @@ def is_list_of_files(images: object) -> bool:
 
 
 def open_images(
-    images: ArrayLike | Sequence[Any] | ImageCollection,
+    images: Images,
     likelihood: str,
     channel_axis: int | None = None,
     n_classes: int | None = None,

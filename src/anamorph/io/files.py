@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,13 @@ class FileImages:
         for image, n in zip(images, numbers, strict=True):
             image[:, *inner] = self._channels(n)
         return images
+
+    def subset(self, numbers: Sequence[int]) -> FileImages:
+        """Return some of the images, as a collection; nothing is read."""
+        some = copy(self)
+        some._sources = [self._sources[n] for n in numbers]
+        some.identities = [self.identities[n] for n in numbers]
+        return some
 
     def check(self, *, for_fit: bool) -> None:
         """Look at every image once, and raise an ImageError if one cannot be used."""

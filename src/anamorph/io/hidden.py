@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,11 @@ class HiddenImages:
     def read_hidden(self, part: slice) -> NDArray[np.float32]:
         """Return what is hidden, (n, C, *space), NaN elsewhere and where it is not known."""
         return self._masked(part, ~self._boxes.mask(part))
+
+    def subset(self, numbers: Sequence[int]) -> HiddenImages:
+        """Return some of the images, each with its box."""
+        boxes = replace(self._boxes, corners=self._boxes.corners[list(numbers)])
+        return HiddenImages(self._images.subset(numbers), boxes)
 
     def check(self, *, for_fit: bool) -> None:
         """Look at every image once, and raise an ImageError if one cannot be used."""

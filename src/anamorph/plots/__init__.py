@@ -6,7 +6,9 @@ needs a screen or pyplot:
 
 >>> plot_modes(model).savefig("modes.png")  # doctest: +SKIP
 
-Of volumes three orthogonal slices are shown; `rendering` says how, and in what colours.
+Modes and latents are counted from 0 in arguments, as Python does, and named from 1 in pictures, as
+in tables (z1, z2, ...). Of volumes three orthogonal slices are shown; `views` says how, and
+`rendering` in what colours.
 """
 
 from anamorph.plots.comparison import plot_comparison
@@ -19,7 +21,7 @@ from anamorph.plots.images import (
     plot_samples,
     save_animation,
 )
-from anamorph.plots.latents import plot_latents, plot_objective
+from anamorph.plots.latents import plot_latent_pairs, plot_latents, plot_objective
 
 __all__ = [
     "plot_arithmetic",
@@ -27,6 +29,7 @@ __all__ = [
     "plot_deformation",
     "plot_fits",
     "plot_imputed",
+    "plot_latent_pairs",
     "plot_latents",
     "plot_log_jacobian",
     "plot_modes",

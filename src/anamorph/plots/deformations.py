@@ -12,10 +12,12 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.arguments import check_choice
 from anamorph.geometry import jacobian_determinant
 from anamorph.plots.model_images import check_integer
 from anamorph.plots.panels import axes_or_new, panel_size
-from anamorph.plots.rendering import BACKGROUND, MISSING, View, frame_of, palette_of
+from anamorph.plots.rendering import BACKGROUND, MISSING, palette_of
+from anamorph.plots.views import View, frame_of
 
 Array = NDArray[np.floating]
 _JACOBIAN_COLOURS = colormaps["RdBu_r"].with_extremes(bad=MISSING)
@@ -26,15 +28,17 @@ def plot_deformation(
     *,
     background: ArrayLike | None = None,
     likelihood: str = "gaussian",
+    over: str = "mean",
     spacing: int | None = None,
+    colour: str | None = None,
     voxel_size: Sequence[float] | None = None,
     voxel: Sequence[int] | None = None,
+    affine: ArrayLike | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the lines of a regular grid where psi = id + displacement carries them.
+    """Draw the lines of a regular grid that psi = id + displacement deforms.
 
-    An image reads the mean at psi, so the lines lie over the mean. For the lines that lie over
-    the image, give ``anamorph.geometry.invert(displacement)``.
+    An image reads the mean at psi: psi takes points of the image to points of the mean.
 
     Parameters
     ----------
@@ -44,12 +48,19 @@ def plot_deformation(
         Image to draw the lines over.
     likelihood : {"gaussian", "bernoulli", "categorical"}
         Of the background: whether its C channels are intensities or probabilities of classes.
+    over : {"mean", "image"}
+        Whether lines are those of the image, where psi carries them and they lie over the mean,
+        or those of the mean, where they lie over the image.
     spacing : int, optional
         Voxels between lines; such that there are about 24 along the longest axis by default.
+    colour : str, optional
+        Of the lines; black without a background by default.
     voxel_size : 2 or 3 numbers, optional
         1 by default.
     voxel : 3 int, optional
         Where the slices through a volume meet; the centre by default.
+    affine : array of shape (4, 4), optional
+        From voxels to mm, which says which way up slices are shown.
     axes : Axes, optional
         Where to draw.
 
@@ -61,21 +72,19 @@ def plot_deformation(
     space = field.shape[1:]
     step = max(1, round(max(space) / 24)) if spacing is None else spacing
     check_integer("spacing", step, 1)
-    frame = frame_of(space, voxel_size, voxel)
+    check_choice("over", over, ("mean", "image"))
+    frame = frame_of(space, voxel_size, voxel, affine)
     image = None if background is None else _checked_background(background, space)
     axes = axes_or_new(axes, panel_size(frame, 4.5))
     if image is not None:
         frame.draw(axes, palette_of(image[None], likelihood).rgb(image))
+    if colour is None:
+        colour = BACKGROUND if image is None else MISSING  # which no image has
     for view in frame.views:
-        lines = LineCollection(
-            _carried_lines(view, field, step),
-            colors=BACKGROUND if image is None else MISSING,  # which no image has
-            linewidths=0.8,
-        )
-        left, right, low, high = view.extent
-        window = Rectangle((left, low), right - left, high - low, transform=axes.transData)
-        lines.set_clip_path(window)  # lines of one slice stay out of the next
-        axes.add_collection(lines, autolim=False)
+        if over == "mean":
+            _draw_carried_lines(axes, view, field, step, colour)
+        else:
+            _draw_level_lines(axes, view, field, step, colour)
     frame.fit_axes(axes)
     return axes
 
@@ -83,22 +92,30 @@ def plot_deformation(
 def plot_log_jacobian(
     displacement: ArrayLike,
     *,
+    of_image: bool = False,
     limit: float | None = None,
+    has_colour_bar: bool = True,
     voxel_size: Sequence[float] | None = None,
     voxel: Sequence[int] | None = None,
+    affine: ArrayLike | None = None,
     axes: Axes | None = None,
 ) -> Axes:
     """Draw log |D psi|: red where psi = id + displacement expands, blue where it contracts.
 
-    An image reads the mean at psi: what is red is smaller in the image than in the mean.
+    An image reads the mean at psi: what is red is smaller in the image than in the mean, and with
+    `of_image` it is larger.
 
     Parameters
     ----------
     displacement : array of shape (d, *space)
         In voxels. Where it folds, and the logarithm does not exist, the colour is that of missing.
+    of_image : bool
+        Draw -log |D psi| instead, by how much the image is larger than the mean.
     limit : float, optional
         Value at the ends of the colour bar; the largest by default.
-    voxel_size, voxel, axes
+    has_colour_bar : bool
+        Whether to draw it; the image that is returned first by ``axes.images`` can have another.
+    voxel_size, voxel, affine, axes
         As for `plot_deformation`.
 
     Returns
@@ -111,24 +128,50 @@ def plot_log_jacobian(
     determinant = jacobian_determinant(field).astype(np.float64)
     logarithm = np.full(determinant.shape, np.nan)
     np.log(determinant, out=logarithm, where=determinant > 0)
-    frame = frame_of(field.shape[1:], voxel_size, voxel)
+    if of_image:
+        logarithm = -logarithm
+    frame = frame_of(field.shape[1:], voxel_size, voxel, affine)
     highest = np.nanmax(np.abs(logarithm), initial=1e-3) if limit is None else limit
     axes = axes_or_new(axes, panel_size(frame, 4.5, 1.2))
     norm = Normalize(-highest, highest)
     first, *_ = frame.draw(axes, logarithm, _JACOBIAN_COLOURS, norm)
-    axes.figure.colorbar(first, ax=axes, label=r"$\log\,|D\psi|$", shrink=0.8)
+    if has_colour_bar:
+        axes.figure.colorbar(first, ax=axes, label=jacobian_label(of_image), shrink=0.8)
     return axes
 
 
-def _carried_lines(view: View, field: Array, spacing: int) -> list[Array]:
-    """Return grid lines of a slice where psi carries them, each (n_points, 2)."""
+def jacobian_label(of_image: bool) -> str:
+    """Return the name of what `plot_log_jacobian` draws."""
+    return r"$-\log\,|D\psi|$" if of_image else r"$\log\,|D\psi|$"
+
+
+def _draw_carried_lines(axes: Axes, view: View, field: Array, spacing: int, colour: str) -> None:
+    """Draw grid lines of a slice where psi carries them."""
     moved = view.take(field)
     along, across = np.indices(moved.shape[1:])
     points = np.stack(
         view.place(across + moved[view.horizontal], along + moved[view.vertical]), axis=-1
     )
     rows, columns = (range(n % spacing // 2, n, spacing) for n in points.shape[:2])
-    return [*(points[n] for n in rows), *(points[:, n] for n in columns)]
+    segments = [*(points[n] for n in rows), *(points[:, n] for n in columns)]
+    lines = LineCollection(segments, colors=colour, linewidths=0.8)
+    left, right, low, high = view.extent
+    window = Rectangle((left, low), right - left, high - low, transform=axes.transData)
+    lines.set_clip_path(window)  # lines of one slice stay out of the next
+    axes.add_collection(lines, autolim=False)
+
+
+def _draw_level_lines(axes: Axes, view: View, field: Array, spacing: int, colour: str) -> None:
+    """Draw where psi crosses the planes of a regular grid: exact, with nothing to invert."""
+    moved = view.take(field)
+    along, across = np.indices(moved.shape[1:], moved.dtype)
+    x, y = view.place(across, along)
+    for position, axis in ((across, view.horizontal), (along, view.vertical)):
+        crossed = position + moved[axis]
+        first = np.ceil(crossed.min() / spacing) * spacing
+        levels = np.arange(first, crossed.max(), spacing)
+        if len(levels):
+            axes.contour(x, y, crossed, levels, colors=colour, linewidths=0.8)
 
 
 def _checked_displacement(displacement: ArrayLike) -> Array:

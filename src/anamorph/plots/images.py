@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.animation import PillowWriter
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.model import ShapeAppearanceModel
 from anamorph.plots.model_images import (
+    Images,
     along_mode,
     channels_first,
     check_integer,
@@ -26,12 +26,17 @@ from anamorph.plots.model_images import (
     observed_images,
     take_images,
 )
-from anamorph.plots.panels import draw_rows, image_titles, model_frame, panel_size
-from anamorph.plots.rendering import MISSING, Limits, palette_of
+from anamorph.plots.panels import (
+    draw_rows,
+    image_titles,
+    model_frame,
+    model_palette,
+    panel_size,
+)
+from anamorph.plots.rendering import MISSING, Limits
 
 Array = NDArray[np.floating]
 AnyFigure = Figure | SubFigure
-Images = NDArray[Any] | Sequence[Any]
 _MOST_IMAGES = 8  # that are shown when nobody says which
 _MOST_MODES = 5
 
@@ -53,8 +58,9 @@ def plot_fits(
     ----------
     model : ShapeAppearanceModel
         A fitted one.
-    images : array of shape (N, *space), or with channels; list of such arrays or of .npy files
-        As for ``model.transform``; NaN is missing.
+    images : array of shape (N, *space), or with channels; list of such arrays or of files
+        As for ``model.transform``, or opened by ``model.open_files``; NaN is missing. Only those
+        that are shown are read.
     latents : array of shape (N, K), optional
         Of all N images; found from those that are shown by default.
     indices : int, optional
@@ -97,6 +103,7 @@ def plot_modes(
     deviations: Sequence[float] = (-5, -3, -1, 1, 3, 5),
     *,
     part: str = "both",
+    names: Sequence[str] | None = None,
     limits: Limits | None = None,
     voxel: Sequence[int] | None = None,
     figure: AnyFigure | None = None,
@@ -112,6 +119,8 @@ def plot_modes(
         How far each goes, in standard deviations of the prior N(0, A^-1).
     part : {"both", "shape", "appearance"}
         What of the mode to show.
+    names : strings, optional
+        Of the modes that are shown; their numbers by default.
     limits, voxel, figure
         As for `plot_fits`.
 
@@ -125,7 +134,12 @@ def plot_modes(
     chosen = range(min(_MOST_MODES, n_latents)) if modes is None else list(modes)
     if not chosen or not len(deviations):
         raise ValueError("modes and deviations must not be empty")
-    rows = [(f"mode {mode}", along_mode(model, mode, deviations, part)) for mode in chosen]
+    if names is None:
+        names = [f"mode {mode + 1}" for mode in chosen]
+    if len(names) != len(chosen):
+        raise ValueError(f"names must be {len(chosen)}, one for each mode, got {len(names)}")
+    images = [along_mode(model, mode, deviations, part) for mode in chosen]
+    rows = list(zip(names, images, strict=True))
     titles = [f"{_signed(deviation)} s.d." for deviation in deviations]
     return draw_rows(model, rows, titles, mean_image(model), limits, voxel, figure)
 
@@ -275,7 +289,7 @@ def save_animation(
     images = along_mode(model, mode, positions, part)
     frame, palette = (
         model_frame(model, voxel),
-        palette_of(mean_image(model), model.likelihood, limits),
+        model_palette(model, mean_image(model), limits),
     )
     width, height = panel_size(frame, 3.0)
     figure = Figure((max(width, 2.5), height + 0.4), layout="compressed")
@@ -285,7 +299,7 @@ def save_animation(
         for step in (*range(n_steps), *range(n_steps - 2, 0, -1)):
             axes.clear()
             frame.draw(axes, palette.rgb(images[step]))
-            axes.set_title(f"mode {mode} at {_signed(positions[step], '.1f')} s.d.")
+            axes.set_title(f"mode {mode + 1} at {_signed(positions[step], '.1f')} s.d.")
             writer.grab_frame()
 
 

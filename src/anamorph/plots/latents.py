@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
@@ -15,11 +16,12 @@ from anamorph.plots.panels import axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 
 Array = NDArray[np.floating]
-Images = NDArray[Any] | Sequence[Any]
+AnyFigure = Figure | SubFigure
 _MOST_CATEGORIES = 10  # numbers with more different values than this are a quantity
 # Okabe and Ito's again, in an order that suits a white background.
 _CATEGORY_COLOURS = (HUES[4], HUES[0], HUES[2], MISSING, HUES[1], HUES[5], BACKGROUND, HUES[3])
 _MARKERS = "os^DvP*X"
+_SMALL = 7  # points squared, of points in small panels
 _NO_LABEL = ("", "n/a", "nan", "None")
 
 
@@ -29,6 +31,7 @@ def plot_latents(
     dims: tuple[int, int] = (0, 1),
     *,
     label_name: str | None = None,
+    has_key: bool = True,
     axes: Axes | None = None,
 ) -> Axes:
     """Draw two latents of every image, coloured by label.
@@ -44,6 +47,8 @@ def plot_latents(
         Which latents.
     label_name : str, optional
         Title of the legend or colour bar.
+    has_key : bool
+        Whether to draw the legend or colour bar.
     axes : Axes, optional
         Where to draw.
 
@@ -63,9 +68,59 @@ def plot_latents(
     if labels is None:
         axes.scatter(points[:, 0], points[:, 1], s=18, color=HUES[4], linewidths=0)
     else:
-        _scatter_labelled(axes, points, _checked_labels(labels, len(points)), label_name)
-    axes.set(xlabel=f"latent {dims[0]}", ylabel=f"latent {dims[1]}")
+        _scatter_labelled(axes, points, _checked_labels(labels, len(points)))
+        if has_key:
+            _draw_key(axes, label_name)
+    axes.set(xlabel=f"latent {dims[0] + 1}", ylabel=f"latent {dims[1] + 1}")
     return axes
+
+
+def plot_latent_pairs(
+    latents: ArrayLike,
+    labels: ArrayLike | None = None,
+    dims: Sequence[int] = (0, 1, 2, 3),
+    *,
+    figure: AnyFigure | None = None,
+) -> AnyFigure:
+    """Draw how each of a few latents is distributed, and each pair of them.
+
+    Parameters
+    ----------
+    latents : array of shape (N, K)
+    labels : N labels, optional
+        As for `plot_latents`, whose legend explains the colours: here there is none.
+    dims : sequence of int
+        Which latents.
+    figure : Figure or SubFigure, optional
+        Where to draw.
+
+    Returns
+    -------
+    Figure or SubFigure
+        Histograms along the diagonal, and pairs below it.
+    """
+    points = np.asarray(latents, np.float64)
+    n_dims = len(dims)
+    if figure is None:
+        figure = Figure((1.8 * n_dims, 1.8 * n_dims), layout="constrained")
+    panels = figure.subplots(n_dims, n_dims, squeeze=False, sharex="col")
+    for (row, column), axes in np.ndenumerate(panels):
+        if column > row:
+            axes.set_axis_off()
+        elif column == row:
+            axes.hist(points[:, dims[row]], bins="auto", color=HUES[4], alpha=0.7)
+            axes.set_yticks([])
+        else:
+            plot_latents(points, labels, (dims[column], dims[row]), has_key=False, axes=axes)
+            for group in axes.collections:
+                group.set_sizes([_SMALL])
+        axes.set(xlabel="", ylabel="")
+        axes.tick_params(labelsize="x-small")
+        if column == 0:
+            axes.set_ylabel(f"latent {dims[row] + 1}")
+        if row == n_dims - 1:
+            axes.set_xlabel(f"latent {dims[column] + 1}")
+    return figure
 
 
 def plot_objective(objective: Sequence[float], *, axes: Axes | None = None) -> Axes:
@@ -93,9 +148,7 @@ def plot_objective(objective: Sequence[float], *, axes: Axes | None = None) -> A
     return axes
 
 
-def _scatter_labelled(
-    axes: Axes, points: Array, labels: NDArray[Any], label_name: str | None
-) -> None:
+def _scatter_labelled(axes: Axes, points: Array, labels: NDArray[Any]) -> None:
     is_missing = np.isin(labels.astype(str), _NO_LABEL)
     if is_missing.any():
         across, along = points[is_missing].T
@@ -104,19 +157,13 @@ def _scatter_labelled(
     is_number = labels.dtype.kind in "iuf"
     if is_number and len(np.unique(labels)) > _MOST_CATEGORIES:
         across, along = points.T
-        shown = axes.scatter(across, along, s=18, c=labels, cmap="viridis", linewidths=0)
-        axes.figure.colorbar(shown, ax=axes, label=label_name or "")
-        if is_missing.any():
-            axes.legend()
+        axes.scatter(across, along, s=18, c=labels, cmap="viridis", linewidths=0)
     else:
-        _scatter_categories(axes, points, labels, label_name)
+        _scatter_categories(axes, points, labels)
 
 
-def _scatter_categories(
-    axes: Axes, points: Array, labels: NDArray[Any], label_name: str | None
-) -> None:
-    categories = np.unique(labels)
-    for n, category in enumerate(categories):
+def _scatter_categories(axes: Axes, points: Array, labels: NDArray[Any]) -> None:
+    for n, category in enumerate(np.unique(labels)):
         across, along = points[labels == category].T
         n_round, n_colour = divmod(n, len(_CATEGORY_COLOURS))
         axes.scatter(
@@ -129,12 +176,23 @@ def _scatter_categories(
             linewidths=0.4,
             label=str(category),
         )
+
+
+def _draw_key(axes: Axes, label_name: str | None) -> None:
+    """Draw the colour bar of a quantity, or the legend of categories, beside the axes."""
+    shown = axes.collections[-1]
+    handles, _ = axes.get_legend_handles_labels()
+    if shown.get_array() is not None:
+        axes.figure.colorbar(shown, ax=axes, label=label_name or "")
+        if handles:
+            axes.legend()
+        return
     axes.legend(
         title=label_name,
         loc="upper left",
         bbox_to_anchor=(1, 1),
         frameon=False,
-        ncols=-(-len(categories) // 20) or 1,
+        ncols=-(-len(handles) // 20) or 1,
     )
 
 

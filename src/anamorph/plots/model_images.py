@@ -9,18 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.io.collection import ImageCollection
 from anamorph.latents import mode_standard_deviations
 from anamorph.model import ShapeAppearanceModel
 
 Array = NDArray[np.floating]
-Images = NDArray[Any] | Sequence[Any]
+Images = NDArray[Any] | Sequence[Any] | ImageCollection  # those that have a length
 _MOST_IMAGES = 8  # that are shown when nobody says which
 
 
-def observed_images(model: ShapeAppearanceModel, images: Images) -> Array:
+def observed_images(model: ShapeAppearanceModel, images: Any) -> Array:
     """Return a user's images as the model sees them, NaN where missing."""
-    checked = model._checked_images(images)
-    return checked.read(slice(0, len(checked)))
+    collection = model.checked_images(images)
+    return collection.read(slice(0, len(collection)))
 
 
 def expected_images(model: ShapeAppearanceModel, latents: Array, part: str = "both") -> Array:
@@ -30,7 +31,7 @@ def expected_images(model: ShapeAppearanceModel, latents: Array, part: str = "bo
 
 def channels_first(model: ShapeAppearanceModel, images: Array) -> Array:
     """Undo what `ImageFormat.to_user` does."""
-    layout = model._format
+    layout = model.image_format_
     if layout.channel_axis is not None:
         return np.moveaxis(images, layout.channel_axis, 1)
     return np.moveaxis(images, -1, 1) if layout.holds_labels else images[:, None]
@@ -51,11 +52,13 @@ def along_mode(
 
 def mean_image(model: ShapeAppearanceModel) -> Array:
     """Return the image of z = 0, whose values decide on colours where there are no data."""
-    return expected_images(model, np.zeros((1, len(model.latent_precision_))))
+    return model.settings_.likelihood.expectation(model.mean_[None])
 
 
-def take_images(images: Images, chosen: list[int]) -> Images:
-    """Return some of the images."""
+def take_images(images: Images, chosen: list[int]) -> Any:
+    """Return some of the images, as what they are given, and read no other."""
+    if isinstance(images, ImageCollection):
+        return images.subset(chosen)
     return images[chosen] if isinstance(images, np.ndarray) else [images[n] for n in chosen]
 
 

@@ -12,10 +12,13 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from anamorph.model import ShapeAppearanceModel
-from anamorph.plots.rendering import Frame, Limits, class_colours, frame_of, palette_of
+from anamorph.plots.model_images import mean_image
+from anamorph.plots.rendering import Limits, Palette, background_class, class_colours, palette_of
+from anamorph.plots.views import Frame, frame_of
 
 Array = NDArray[np.floating]
 AnyFigure = Figure | SubFigure
+_KEY_WIDTH = 1.3  # inches of an entry of a legend
 Row = tuple[str, Array]  # its name, and images (n, C, *space)
 
 
@@ -30,7 +33,7 @@ def draw_rows(
     keys: Sequence[Patch] = (),
 ) -> AnyFigure:
     """Draw rows of images, with colours decided by the values of some of them."""
-    frame, palette = model_frame(model, voxel), palette_of(deciding, model.likelihood, limits)
+    frame, palette = model_frame(model, voxel), model_palette(model, deciding, limits)
     n_columns = max(len(images) for _, images in rows)
     keys = [*_class_keys(model), *keys]
     if figure is None:
@@ -44,13 +47,22 @@ def draw_rows(
         for axes, image in zip(row, images, strict=False):
             frame.draw(axes, palette.rgb(image))
         row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    frame.name_sides(panels[0, 0])
     for axes, title in zip(panels[0], titles or (), strict=False):
         axes.set_title(title, fontsize="medium")
     if keys:
         figure.legend(
-            handles=keys, loc="outside lower center", ncols=min(len(keys), 6), frameon=False
+            handles=keys,
+            loc="outside lower center",
+            ncols=keys_per_row(figure.bbox.width / figure.dpi, len(keys)),
+            frameon=False,
         )
     return figure
+
+
+def keys_per_row(width: float, n_keys: int) -> int:
+    """Return how many entries of a legend stand side by side in a figure of so many inches."""
+    return max(1, min(n_keys, int(width / _KEY_WIDTH)))
 
 
 def _figure_of_panels(
@@ -67,16 +79,31 @@ def _figure_of_panels(
 def _class_keys(model: ShapeAppearanceModel) -> list[Patch]:
     if model.likelihood != "categorical":
         return []
-    colours = class_colours(len(model.mean_))
+    background = background_class(mean_image(model))
+    colours = class_colours(len(model.mean_), background)
     return [
-        Patch(facecolor=tuple(colour), edgecolor="grey", label=f"class {c}")
+        Patch(
+            facecolor=tuple(colour),
+            edgecolor="grey",
+            label=f"class {c}" + " (background)" * (c == background),
+        )
         for c, colour in enumerate(colours)
     ]
 
 
 def model_frame(model: ShapeAppearanceModel, voxel: Sequence[int] | None) -> Frame:
     """Return where the slices of images of a model are shown."""
-    return frame_of(model.mean_.shape[1:], model.voxel_size, voxel)
+    settings = model.settings_
+    return frame_of(settings.space, settings.voxel_size, voxel, model.origin_.affine)
+
+
+def model_palette(
+    model: ShapeAppearanceModel, deciding: Array, limits: Limits | None = None
+) -> Palette:
+    """Return the colours of images of a model, the same background for all of them."""
+    is_categorical = model.likelihood == "categorical"
+    background = background_class(mean_image(model)) if is_categorical else None
+    return palette_of(deciding, model.likelihood, limits, background)
 
 
 def panel_size(frame: Frame, longest: float, extra_width: float = 0.0) -> tuple[float, float]:

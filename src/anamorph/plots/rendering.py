@@ -1,176 +1,54 @@
-"""Images as pictures: which slices of them are shown, where, and in what colours.
+"""Values as colours: what is black and what is white, and the colour of every class.
 
-A 2D image is shown as it is, rows from top to bottom. Of a volume three orthogonal slices are
-shown, arranged so that neighbours share an axis (axes 0, 1 and 2 are those of the array; in a
-NIfTI file they usually point right, forward and up):
-
-    axis 2 |  0-2 slice    1-2 slice
-    axis 1 |  0-1 slice
-           +-------------------------
-              axis 0       axis 1
-
-Positions are in units of the voxel size, so that anisotropic voxels keep their aspect.
+Colours are those of Okabe and Ito, which colour-blind people tell apart. The background of label
+and tissue maps is black, whichever class it is; a colour of its own is kept for missing voxels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, Normalize, to_rgb
-from matplotlib.image import AxesImage
+from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
-
-from anamorph.geometry.grid import check_voxel_size
 
 Array = NDArray[np.floating]
 Limits = tuple[float, float]
 
-# The colours of Okabe and Ito, which colour-blind people tell apart. The first class is mostly
-# background; the last colour is kept for missing voxels.
 BACKGROUND = "#000000"
 HUES = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#FFFFFF")
 MISSING = "#CC79A7"
 
-_GAP = 0.03  # between slices, as a share of the longest side of a volume
 _PERCENTILES = (0.5, 99.5)
 _TOLERANCE = 0.05  # by how much values may leave [0, 1] and still be shown on that scale
 
 
-@dataclass(frozen=True)
-class View:
-    """One slice through an image, and where it is shown.
+def background_class(images: Array) -> int:
+    """Return the class that is most probable along the border of the grid.
 
-    Attributes
-    ----------
-    horizontal, vertical : int
-        Spatial axes along which the slice extends.
-    index : int or None
-        Where it cuts the third axis, if there is one.
-    corner : pair of float
-        Position of the slice's lowest corner.
-    voxel_size : pair of float
-        Along the horizontal and vertical axis.
-    shape : pair of int
-        Number of voxels along the horizontal and vertical axis.
-    """
-
-    horizontal: int
-    vertical: int
-    index: int | None
-    corner: tuple[float, float]
-    voxel_size: tuple[float, float]
-    shape: tuple[int, int]
-
-    def take(self, field: NDArray[Any]) -> NDArray[Any]:
-        """Return the slice (..., vertical, horizontal) of a field (..., *space)."""
-        n_dims = 2 if self.index is None else 3
-        source = (self.vertical - n_dims, self.horizontal - n_dims)
-        turned = np.moveaxis(field, source, (-2, -1))
-        return turned if self.index is None else turned[..., self.index, :, :]
-
-    def place(self, across: Array, along: Array) -> tuple[Array, Array]:
-        """Return positions of voxel coordinates along the horizontal and vertical axis."""
-        return (
-            self.corner[0] + (across + 0.5) * self.voxel_size[0],
-            self.corner[1] + (along + 0.5) * self.voxel_size[1],
-        )
-
-    @property
-    def extent(self) -> tuple[float, float, float, float]:
-        """Left, right, lowest and highest position."""
-        left, low = self.corner
-        width, height = (n * size for n, size in zip(self.shape, self.voxel_size, strict=True))
-        return left, left + width, low, low + height
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The views of an image, one or three, and the size of the picture that they make."""
-
-    views: tuple[View, ...]
-    size: tuple[float, float]
-    shows_first_row_on_top: bool
-
-    def draw(
-        self,
-        axes: Axes,
-        field: NDArray[Any],
-        cmap: Colormap | str | None = None,
-        norm: Normalize | None = None,
-    ) -> list[AxesImage]:
-        """Draw a field (*space), or RGB (3, *space), and return an image per view."""
-        is_colour = field.ndim > (2 if len(self.views) == 1 else 3)
-        shown = []
-        for view in self.views:
-            picture = view.take(field)
-            if is_colour:
-                picture = np.moveaxis(picture, 0, -1)
-            shown.append(
-                axes.imshow(picture, cmap=cmap, norm=norm, origin="lower", extent=view.extent)
-            )
-        self.fit_axes(axes)
-        return shown
-
-    def fit_axes(self, axes: Axes) -> None:
-        """Make axes show the whole picture and nothing but the picture."""
-        width, height = self.size
-        down = self.shows_first_row_on_top
-        axes.set(xlim=(0, width), ylim=(height, 0) if down else (0, height), xticks=[], yticks=[])
-        axes.set_aspect("equal")
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-
-
-def frame_of(
-    space: tuple[int, ...],
-    voxel_size: Sequence[float] | None = None,
-    voxel: Sequence[int] | None = None,
-) -> Frame:
-    """Return the views of images.
+    Label maps have it first and tissue maps last, and neither says so; but it is what surrounds
+    everything else.
 
     Parameters
     ----------
-    space : tuple of int
-        Shape of the grid, 2 or 3 axes.
-    voxel_size : 2 or 3 numbers, optional
-        1 by default.
-    voxel : 3 int, optional
-        Where the slices through a volume meet; its centre by default.
+    images : array of shape (N, C, *space)
+        Probabilities of classes, NaN where missing.
     """
-    size = check_voxel_size(voxel_size, len(space))
-    if len(space) == 2:
-        view = View(1, 0, None, (0.0, 0.0), (size[1], size[0]), (space[1], space[0]))
-        return Frame((view,), (space[1] * size[1], space[0] * size[0]), True)
-    meeting_point = _checked_voxel(voxel, space)
-    sides = [n * s for n, s in zip(space, size, strict=True)]
-    gap = _GAP * max(sides)
-    right, up = sides[0] + gap, sides[1] + gap
-    views = tuple(
-        View(h, v, meeting_point[3 - h - v], corner, (size[h], size[v]), (space[h], space[v]))
-        for h, v, corner in ((0, 2, (0.0, up)), (1, 2, (right, up)), (0, 1, (0.0, 0.0)))
-    )
-    return Frame(views, (right + sides[1], up + sides[2]), False)
+    inside = np.zeros(images.shape[2:], bool)
+    inside[(slice(1, -1),) * inside.ndim] = True
+    border = images[:, :, ~inside]
+    observed = np.isfinite(border)
+    total = np.where(observed, border, 0).sum(axis=(0, 2))
+    return int(np.argmax(total / np.maximum(observed.sum(axis=(0, 2)), 1)))
 
 
-def _checked_voxel(voxel: Sequence[int] | None, space: tuple[int, ...]) -> tuple[int, ...]:
-    if voxel is None:
-        return tuple(n // 2 for n in space)
-    inside = len(voxel) == len(space) and all(0 <= i < n for i, n in zip(voxel, space, strict=True))
-    if not inside:
-        raise ValueError(f"voxel must be inside a volume of shape {space}, got {tuple(voxel)}")
-    return tuple(int(i) for i in voxel)
-
-
-def class_colours(n_classes: int) -> NDArray[np.float64]:
-    """Return the colours of classes, (n_classes, 3): black first, paler hues when they repeat."""
+def class_colours(n_classes: int, background: int = 0) -> NDArray[np.float64]:
+    """Return the colours of classes, (n_classes, 3): a black one, paler hues when they repeat."""
     n_rounds = max(1, -(-(n_classes - 1) // len(HUES)))
     hues = np.array([to_rgb(hue) for hue in HUES])
     paler = [hues + (1 - hues) * r / n_rounds for r in range(n_rounds)]
-    return np.concatenate([[to_rgb(BACKGROUND)], *paler])[:n_classes]
+    others = np.concatenate(paler)[: n_classes - 1]
+    return np.insert(others, background, to_rgb(BACKGROUND), axis=0)
 
 
 def channel_colours(n_channels: int) -> NDArray[np.float64]:
@@ -215,7 +93,12 @@ class Palette:
         return np.where(is_missing, missing, mixed)
 
 
-def palette_of(images: Array, likelihood: str, limits: Limits | None = None) -> Palette:
+def palette_of(
+    images: Array,
+    likelihood: str,
+    limits: Limits | None = None,
+    background: int | None = None,
+) -> Palette:
     """Return the colours for images of a likelihood.
 
     Parameters
@@ -228,10 +111,17 @@ def palette_of(images: Array, likelihood: str, limits: Limits | None = None) -> 
         Probabilities, of "bernoulli" and "categorical", always go from 0 to 1.
     limits : pair of float, optional
         Values to show as black and white instead.
+    background : int, optional
+        The class that is black; by default what is along the border of the images.
     """
     n_channels = images.shape[1]
     is_categorical = likelihood == "categorical"
-    colours = class_colours(n_channels) if is_categorical else channel_colours(n_channels)
+    if is_categorical:
+        colours = class_colours(
+            n_channels, background_class(images) if background is None else background
+        )
+    else:
+        colours = channel_colours(n_channels)
     if is_categorical or (likelihood == "bernoulli" and limits is None):
         limits = (0.0, 1.0)
     if limits is not None:

@@ -1,0 +1,5 @@
+"""A report on a model: one HTML page with pictures, that needs no network."""
+
+from anamorph.report.write import write_report
+
+__all__ = ["write_report"]

@@ -1,0 +1,294 @@
+"""The parts of a report, one function each: pictures of a model with captions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from anamorph.latents import mode_standard_deviations
+from anamorph.model import ShapeAppearanceModel
+from anamorph.plots import (
+    plot_fits,
+    plot_latent_pairs,
+    plot_latents,
+    plot_modes,
+    plot_objective,
+    plot_samples,
+)
+from anamorph.plots.model_images import observed_images
+from anamorph.report.figures import (
+    Voxel,
+    mean_figure,
+    shares_figure,
+    times_figure,
+    warps_figure,
+)
+from anamorph.report.markup import Section, paragraph, picture, table
+from anamorph.report.selection import Examined
+from anamorph.report.settings import HEADER, settings_rows
+from anamorph.report.variance import ModeShares
+from anamorph.report.wording import count, duration, number, percent, short_names
+
+Array = NDArray[np.floating]
+
+_MOST_MODES = 6
+_MOST_SHOWN = 6  # images in a row
+_MOST_WARPS = 4
+_MOST_POINTS = 2000  # that are drawn as SVG
+
+
+def mean_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
+    """Show the mean."""
+    noise = ""
+    if model.settings_.likelihood.has_noise:
+        deviations = ", ".join(f"{np.sqrt(v):.3g}" for v in model.noise_variance_)
+        noise = f" The noise that modes do not explain has standard deviation {deviations}."
+    caption = f"The mean: the image whose latents are all zero.{noise}{_orientation(model)}"
+    return Section("mean", "Mean", picture(mean_figure(model, voxel), caption, "The mean image"))
+
+
+def modes_section(model: ShapeAppearanceModel, shares: ModeShares, voxel: Voxel) -> Section:
+    """Show what each mode does, and how much of the variety of images it carries."""
+    layout = model.settings_.layout
+    intro = paragraph(
+        "A mode is what one latent does when all others are zero. Each row goes from −5 to +5 "
+        "standard deviations (s.d.) of its latent; beyond ±3 lies what the model has hardly seen, "
+        "which shows where it would break. Percentages are the share of the variance of images."
+    )
+    if model.latents == "separate":
+        groups = [
+            ("Modes of appearance", range(layout.n_appearance)),
+            ("Modes of shape", range(layout.first_shape, layout.n_latents)),
+        ]
+    else:
+        groups = [("Modes", range(layout.n_latents))]
+    pictures = [_modes_picture(model, title, modes, shares, voxel) for title, modes in groups]
+    both = layout.n_appearance > 0 and layout.n_shape > 0
+    chart = picture(
+        shares_figure(shares, both and model.latents == "joint"),
+        _shares_caption(model, shares),
+        "Bar chart of the share of variance of each mode",
+        is_drawing=True,
+    )
+    return Section("modes", "Modes", "\n".join([intro, *pictures, chart]))
+
+
+def _modes_picture(
+    model: ShapeAppearanceModel, title: str, modes: range, shares: ModeShares, voxel: Voxel
+) -> str:
+    shown = modes[:_MOST_MODES]
+    names = [f"mode {mode + 1}\n{percent(shares.together[mode])}" for mode in shown]
+    with _lettering(model):
+        figure = plot_modes(model, shown, names=names, voxel=voxel)
+    how_many = f"the first {len(shown)} of {len(modes)}"
+    if len(shown) == len(modes):
+        how_many = f"all {len(modes)}"
+    caption = f"{title}: {how_many}, each with its share of variance."
+    return picture(_whole(figure), caption, f"{title} from minus 5 to plus 5 standard deviations")
+
+
+def _shares_caption(model: ShapeAppearanceModel, shares: ModeShares) -> str:
+    enough = int(np.searchsorted(np.cumsum(np.sort(shares.together)[::-1]), 0.9)) + 1
+    text = (
+        "Share of the variance of images that each mode carries, measured at ±1 s.d. in the units "
+        f"of the images; {count(enough, 'mode carries', 'modes carry')} 90 % of it together."
+    )
+    if model.latents == "joint":
+        text += (
+            " Shape alone and appearance alone are what the mode would carry if it had only that; "
+            "they do not add up where one undoes some of the other."
+        )
+    return text
+
+
+def samples_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
+    """Show random images in pairs."""
+    n_pairs = 8 if len(model.settings_.space) == 2 else 5
+    with _lettering(model):
+        figure = plot_samples(model, n_pairs, 0, voxel=voxel)
+    caption = (
+        "Images drawn at random from the model; no such image was ever observed. Below each is the "
+        "one with the opposite latents: a good model looks as plausible in both directions."
+    )
+    body = picture(_whole(figure), caption, "Random images of the model, in opposite pairs")
+    return Section("samples", "Random samples", body)
+
+
+def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) -> Section:
+    """Show the images that the model fits best and worst."""
+    order = examined.order
+    if len(order) <= 2 * _MOST_SHOWN:
+        half = -(-len(order) // 2)
+        groups = [("The better half", order[:half]), ("The other half", order[half:])]
+    else:
+        groups = [("Best fits", order[:_MOST_SHOWN]), ("Worst fits", order[-_MOST_SHOWN:])]
+    looked_at = f"all {examined.n_images:,}"
+    if len(order) < examined.n_images:
+        looked_at = f"{len(order)} of {examined.n_images:,}"
+    best, middle, worst = (number(f(examined.fit)) for f in (np.max, np.median, np.min))
+    intro = paragraph(
+        f"Images are ordered by log-likelihood per voxel, from the best; {looked_at} were looked "
+        f"at (median {middle}, from {best} to {worst}). Below each are its reconstruction "
+        "from the latents, and the same by shape only (the mean, warped) and by appearance only "
+        "(not warped)."
+    )
+    pictures = [
+        _fits_picture(model, examined, title, chosen, voxel) for title, chosen in groups if chosen
+    ]
+    return Section("fits", "Fits", "\n".join([intro, *pictures]))
+
+
+def _fits_picture(
+    model: ShapeAppearanceModel, examined: Examined, title: str, chosen: list[int], voxel: Voxel
+) -> str:
+    names = _titles(model, examined.names)
+    with _lettering(model):
+        figure = plot_fits(
+            model, examined.images, examined.latents, chosen, names=names, voxel=voxel
+        )
+    values = ", ".join(f"{examined.names[n]} ({number(examined.fit[n])})" for n in chosen)
+    caption = f"{title}: {values}; in brackets the log-likelihood per voxel."
+    return picture(_whole(figure), caption, f"{title}: data and reconstructions")
+
+
+def warps_section(
+    model: ShapeAppearanceModel,
+    examined: Examined | None,
+    latents: Array | None,
+    voxel: Voxel,
+) -> Section:
+    """Show how images, or else modes, deform the mean."""
+    observed = None
+    if examined is not None:
+        chosen = examined.spread(_MOST_WARPS)
+        codes, which = examined.latents[chosen], "Images from the best to the worst fitted"
+        titles = [_titles(model, examined.names)[n] for n in chosen]
+        observed = observed_images(model, examined.images.subset(chosen))
+    elif latents is not None:
+        rows = np.linspace(0, len(latents) - 1, min(_MOST_WARPS, len(latents))).astype(int)
+        codes, titles, which = latents[rows], [f"image {n}" for n in rows], "A few images"
+    else:
+        first = model.settings_.layout.first_shape
+        modes = range(first, first + model.settings_.layout.n_shape)[:_MOST_WARPS]
+        deviations = mode_standard_deviations(model.latent_precision_)
+        codes = 3 * np.diag(deviations)[list(modes)]
+        titles, which = [f"mode {m + 1}, +3 s.d." for m in modes], "The first modes"
+    caption = (
+        f"{which}, with the regular grid of the mean as their warps carry it, and the logarithm of "
+        "how much larger (red) or smaller (blue) each place is than in the mean; ±0.7 is twice or "
+        "half the size."
+    )
+    figure = warps_figure(model, codes, titles, observed, voxel)
+    return Section("warps", "Warps", picture(figure, caption, "Deformation grids and maps"))
+
+
+def latents_section(
+    model: ShapeAppearanceModel, latents: Array, labels: ArrayLike | None, label_name: str | None
+) -> Section:
+    """Show how latents are distributed, by label."""
+    layout = model.settings_.layout
+    dims = list(range(min(4, layout.n_latents)))
+    if model.latents == "separate":
+        half = layout.first_shape
+        dims = [*range(min(2, half)), *range(half, half + min(2, layout.n_shape))]
+    coloured = "" if labels is None else f", coloured by {label_name or 'label'}"
+    is_drawing = len(latents) <= _MOST_POINTS
+    pictures = []
+    if len(dims) > 1:
+        pair = (dims[0], half if model.latents == "separate" else dims[1])
+        axes = plot_latents(latents, labels, pair, label_name=label_name)
+        pictures.append(
+            picture(
+                _whole(axes.figure),
+                f"Two latents of {count(len(latents), 'image')}{coloured}.",
+                "Scatter plot of two latents",
+                is_drawing=is_drawing,
+            )
+        )
+    caption = (
+        f"The same for {_listed(dims)}, two by two; along the diagonal, how each is distributed."
+    )
+    pairs = plot_latent_pairs(latents, labels, dims)
+    pictures.append(
+        picture(_whole(pairs), caption, "Histograms and pairs of latents", is_drawing=is_drawing)
+    )
+    return Section("latents", "Latents", "\n".join(pictures))
+
+
+def fit_section(model: ShapeAppearanceModel) -> Section:
+    """Show how the fit went: the objective, and how long it took."""
+    objective = plot_objective(model.objective_).figure
+    body = [
+        picture(
+            _whole(objective),
+            _objective_caption(model.objective_),
+            "Line plot of the objective by iteration",
+            is_drawing=True,
+        )
+    ]
+    seconds = model.origin_.seconds
+    if seconds:
+        middle = float(np.median(seconds))
+        caption = (
+            f"Time of each iteration. In all {duration(sum(seconds))}; the median iteration took "
+            f"{duration(middle)}, or {duration(middle / model.origin_.n_images)} per image. The "
+            "first may include compilation."
+        )
+        alternative = "Bar chart of the seconds of each iteration"
+        body.append(picture(times_figure(seconds), caption, alternative, is_drawing=True))
+    return Section("fit", "How the fit went", "\n".join(body))
+
+
+def _objective_caption(objective: Sequence[float]) -> str:
+    text = "Objective (approximate log evidence) after each iteration; it should never fall."
+    if len(objective) < 2:
+        return text
+    last, total = objective[-1] - objective[-2], max(objective) - min(objective)
+    share = last / total if total else 0.0
+    text += (
+        f" The last iteration raised it by {number(last)}, {100 * share:.2g} % of the whole rise"
+    )
+    return text + (": more iterations may still help." if share > 0.01 else ": it has settled.")
+
+
+def settings_section(model: ShapeAppearanceModel) -> Section:
+    """List the settings."""
+    return Section("settings", "Settings", table(HEADER, settings_rows(model)))
+
+
+def _orientation(model: ShapeAppearanceModel) -> str:
+    if len(model.settings_.space) == 2:
+        return ""
+    if model.origin_.affine is None:
+        return " Of volumes three slices are shown, along the axes of the arrays."
+    return (
+        " Of volumes coronal, sagittal and axial slices are shown, superior and anterior up; the "
+        "left of the patient is on the left."
+    )
+
+
+def _lettering(model: ShapeAppearanceModel) -> AbstractContextManager[None]:
+    """Make letters larger beside volumes, whose pictures are wider than the page shows them."""
+    return matplotlib.rc_context({} if len(model.settings_.space) == 2 else {"font.size": 13})
+
+
+def _titles(model: ShapeAppearanceModel, names: Sequence[str]) -> list[str]:
+    """Return names short enough to stand above pictures."""
+    return short_names(names, 10 if len(model.settings_.space) == 2 else 16)
+
+
+def _listed(dims: Sequence[int]) -> str:
+    numbers = [str(dim + 1) for dim in dims]
+    return "latents " + ", ".join(numbers) if len(dims) > 1 else f"latent {numbers[0]}"
+
+
+def _whole(figure: Any) -> Figure:
+    """Return a figure that plots made for themselves, which is never a part of another."""
+    assert isinstance(figure, Figure)
+    return figure

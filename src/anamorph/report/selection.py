@@ -1,0 +1,97 @@
+"""Which images a report looks at, and which of them it shows: never more than it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from anamorph.io.collection import ImageCollection
+from anamorph.model import ShapeAppearanceModel
+from anamorph.plots.model_images import Images, checked_latents, take_images
+
+Float64Array = NDArray[np.float64]
+
+_MOST_IMAGES = 200
+_MOST_VALUES = 2**25  # voxels times channels
+_FEWEST_IMAGES = 12
+
+
+@dataclass(frozen=True)
+class Examined:
+    """Images that a report looked at, and how well the model fits them.
+
+    Attributes
+    ----------
+    images : ImageCollection
+        n of them.
+    latents : array of shape (n, K)
+    fit : array of shape (n,)
+        Log-likelihood per observed voxel.
+    names : n strings
+    n_images : int
+        How many there were to choose from.
+    """
+
+    images: ImageCollection
+    latents: Float64Array
+    fit: Float64Array
+    names: list[str]
+    n_images: int
+
+    @property
+    def order(self) -> list[int]:
+        """Images from the best to the worst fitted."""
+        return [int(n) for n in np.argsort(-self.fit, kind="stable")]
+
+    def spread(self, count: int) -> list[int]:
+        """Return a few images, from the best to the worst fitted in even steps."""
+        ranks = np.linspace(0, len(self.fit) - 1, min(count, len(self.fit)))
+        return [self.order[rank] for rank in ranks.round().astype(int)]
+
+
+def examine(
+    model: ShapeAppearanceModel,
+    images: Images,
+    latents: ArrayLike | None,
+    names: Sequence[str] | None,
+) -> Examined:
+    """Look at images of a collection, at evenly spaced ones if it is large.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    images : array, list of arrays or of paths, or an opened collection
+        N images, of which the others are not read.
+    latents : array of shape (N, K), optional
+        Found from the images that are looked at by default.
+    names : N strings, optional
+    """
+    n_images = len(images)
+    if names is not None and len(names) != n_images:
+        raise ValueError(f"names must be {n_images}, one for each image, got {len(names)}")
+    most = int(np.clip(_MOST_VALUES // model.mean_.size, _FEWEST_IMAGES, _MOST_IMAGES))
+    count = min(n_images, most)
+    numbers = [int(n) for n in np.linspace(0, n_images - 1, count).round()]
+    some = model.checked_images(take_images(images, numbers))
+    if latents is None:
+        codes = model.transform(some)
+    else:
+        codes = np.asarray(checked_latents(model, latents, n_images)[numbers], np.float64)
+    if names is not None:
+        shown = [str(names[n]) for n in numbers]
+    elif isinstance(some.identities, range):  # of arrays, which have no names
+        shown = [f"image {n}" for n in numbers]
+    else:
+        shown = [str(identity) for identity in some.identities]
+    fit = model.log_likelihood(some, codes) / _n_observed(some)
+    return Examined(some, codes, fit, shown, n_images)
+
+
+def _n_observed(images: ImageCollection) -> Float64Array:
+    counts = [
+        np.isfinite(images.read(slice(n, n + 1))).all(axis=1).sum() for n in range(len(images))
+    ]
+    return np.maximum(np.array(counts, np.float64), 1)
