@@ -6,10 +6,12 @@ It takes the place of ``<!-- commands -->`` on any page.
 from __future__ import annotations
 
 import inspect
+import re
 from importlib.util import find_spec
 from typing import Any
 
 MARKER = "<!-- commands -->"
+MARKUP = re.compile(r"\[/?[a-z ]+\]")  # of rich, in texts for the terminal
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
@@ -25,8 +27,7 @@ def reference() -> str:
 
     from anamorph.cli import app
 
-    program = typer.main.get_command(app)
-    commands: dict[str, Any] = getattr(program, "commands", {})
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return "\n\n".join(section(name, command) for name, command in commands.items())
 
 
@@ -36,48 +37,67 @@ def section(name: str, command: Any) -> str:
     options = [
         item for item in command.params if item.param_type_name == "option" and not item.hidden
     ]
-    usage = " ".join(["anamorph", name, *(usage_of(item) for item in arguments), "[options]"])
+    usage = " ".join(["anamorph", name, *map(placeholder, arguments), "[OPTIONS]"])
     parts = [
         f"## {name}",
-        described(command.help),
-        f"```console\n$ {usage}\n```",
-        table("argument", [(usage_of(item), item) for item in arguments]),
-        table("option", [(names_of(item), item) for item in options]),
-        described(command.epilog),
+        inspect.cleandoc(command.help or ""),
+        f"```text\n{usage}\n```",
+        table("argument", [(f"`{placeholder(item)}`", item) for item in arguments]),
+        *(
+            table(panel or "option", [(names_of(item), item) for item in some])
+            for panel, some in in_panels(options).items()
+        ),
+        examples(command.epilog or ""),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def described(text: str | None) -> str:
-    """Return the text of a command as paragraphs."""
-    return inspect.cleandoc(text or "").replace("\b", "").strip()
+def in_panels(options: list[Any]) -> dict[str, list[Any]]:
+    """Return options by the panel of the help that they are in, "" for those in none."""
+    panels: dict[str, list[Any]] = {"": []}
+    for item in options:
+        panels.setdefault(getattr(item, "rich_help_panel", None) or "", []).append(item)
+    return panels
 
 
-def usage_of(argument: Any) -> str:
-    """Return an argument as it stands in a call."""
-    name = (argument.metavar or argument.name).upper()
-    repeated = f"{name}..." if argument.nargs == -1 else name
-    return repeated if argument.required else f"[{repeated}]"
+def placeholder(item: Any) -> str:
+    """Return what stands for the value of an argument or an option."""
+    if item.metavar:
+        return str(item.metavar)
+    choices = getattr(item.type, "choices", None)
+    return "|".join(map(str, choices)) if choices else str(item.type.name).upper()
 
 
 def names_of(option: Any) -> str:
-    """Return the names of an option, with what it takes."""
+    """Return the names of an option, and what it takes."""
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    if option.is_flag:
-        return names
-    choices = getattr(option.type, "choices", None)
-    taken = " \\| ".join(map(str, choices)) if choices else option.type.name.replace("_", " ")
-    return f"{names} {taken}"
+    return names if option.is_flag else f"{names} {escaped(placeholder(option))}"
 
 
-def table(kind: str, rows: list[tuple[str, Any]]) -> str:
+def table(title: str, rows: list[tuple[str, Any]]) -> str:
     """Return arguments or options with what they mean, or nothing if there are none."""
     if not rows:
         return ""
-    lines = [f"| {kind} | meaning |", "|---|---|"]
+    lines = [f"| {title} | |", "|---|---|"]
     for name, item in rows:
-        meaning = " ".join((getattr(item, "help", None) or "").split()).replace("|", "\\|")
-        default = getattr(item, "default", None)
-        is_worth_saying = default not in (None, False, (), []) and not callable(default)
-        lines.append(f"| {name} | {meaning}{f' Default: `{default}`.' if is_worth_saying else ''} |")
+        meaning = escaped(" ".join((item.help or "").split()))
+        default = item.default
+        is_worth_saying = default not in (None, False, 0, (), []) and not callable(default)
+        meaning += f" By default {default}." if is_worth_saying else ""
+        meaning += " Required." if item.required else ""
+        lines.append(f"| {name} | {meaning} |")
     return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    """Return text that means itself in a cell of a table."""
+    return re.sub(r"([|*_<])", r"\\\1", text)
+
+
+def examples(epilog: str) -> str:
+    """Return the examples of a command as one block, and what else is said below its options."""
+    lines = [line.strip() for line in MARKUP.sub("", inspect.cleandoc(epilog)).splitlines()]
+    commands = [f"$ {line}" for line in lines if line.startswith("anamorph ")]
+    words = [line for line in lines if line and not line.startswith(("anamorph ", "Examples"))]
+    block = "```console\n" + "\n".join(commands) + "\n```" if commands else ""
+    return "\n\n".join(part for part in (block, "\n".join(words)) if part)
