@@ -81,7 +81,7 @@ def execute(markdown: str, name: str) -> tuple[str, list[bytes]]:
             else:
                 text, value = run_python(code, variables)
         except Exception as error:
-            raise PluginError(f"{name}: the example in line {line} failed: {error!r}") from error
+            raise PluginError(f"{name}: the example in line {line} failed: {error}") from error
         if value is not None and (figure := as_figure(value)) is not None:
             if described is None:
                 raise PluginError(f'{name}: the figure of line {line} needs figure="..."')
@@ -108,7 +108,7 @@ def run_python(code: str, variables: dict[str, Any]) -> tuple[str, object]:
 
 
 def run_commands(code: str) -> str:
-    """Return what commands print; what follows a command is left as it is, if nothing is run."""
+    """Return what commands print."""
     commands = re.findall(r"^\$ ((?:.*\\\n)*.*)$", textwrap.dedent(code), re.MULTILINE)
     places = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     environment = os.environ | {
@@ -128,7 +128,7 @@ def run_commands(code: str) -> str:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout}")
+            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout[-400:]}")
         printed += done.stdout
     return printed
 
