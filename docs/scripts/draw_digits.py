@@ -1,6 +1,6 @@
 """Draw docs/digits.png, the picture at the front: fits, what was missing, modes and samples.
 
-    python docs/scripts/draw_digits.py
+python docs/scripts/draw_digits.py
 """
 
 from __future__ import annotations
