@@ -63,15 +63,23 @@ def in_panels(options: list[Any]) -> dict[str, list[Any]]:
 def placeholder(item: Any) -> str:
     """Return what stands for the value of an argument or an option."""
     if item.metavar:
-        return str(item.metavar)
+        return f"{item.metavar}{'...' * is_repeated(item)}"
     choices = getattr(item.type, "choices", None)
     return "|".join(map(str, choices)) if choices else str(item.type.name).upper()
+
+
+def is_repeated(item: Any) -> bool:
+    """Tell whether any number of values may be given, and the placeholder does not say so."""
+    return item.nargs == -1 and not item.metavar.rstrip("]").endswith("...")
 
 
 def names_of(option: Any) -> str:
     """Return the names of an option, and what it takes."""
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    return names if option.is_flag else f"{names} {escaped(placeholder(option))}"
+    if option.is_flag:
+        return names
+    taken = escaped(placeholder(option)).replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{names}\N{NO-BREAK SPACE}{taken}"
 
 
 def table(title: str, rows: list[tuple[str, Any]]) -> str:
