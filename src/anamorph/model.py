@@ -63,10 +63,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         one of them.
     shape_penalty : 5 numbers, optional
         Weights of the size, stretching, bending, elasticity and divergence of velocities; by
-        default `arguments.DEFAULT_PENALTIES` of the likelihood, as for the others.
-    appearance_penalty, mean_penalty : 3 numbers, optional
-        Weights of the size, stretching and bending of modes of appearance, and of the mean (per
-        image).
+        default `arguments.DEFAULT_PENALTIES` of the likelihood, as for the other penalties.
+    appearance_penalty : 3 numbers, optional
+        Weights of the size, stretching and bending of modes of appearance.
+    mean_penalty : 3 numbers, optional
+        The same of the mean, per image.
     balance : pair of float
         lambda_1 and lambda_2: weights of the penalties on bases and latents, and on what they
         reconstruct.
