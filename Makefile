@@ -9,9 +9,9 @@ READY  := $(VENV)/.ready
 
 help:
 	@echo "make demo    fit, draw and write pictures to demo-output/"
-	@echo "make test    lint, types, documentation and tests"
-	@echo "make docs    documentation, in site/"
+	@echo "make test    lint, types and tests"
 	@echo "make bench   speed as ratios to the floor"
+	@echo "make docs    documentation, in site/; its examples are run"
 	@echo "make clean   remove the environment and caches"
 
 $(READY): pyproject.toml
