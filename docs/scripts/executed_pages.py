@@ -82,14 +82,17 @@ def execute(markdown: str, name: str) -> tuple[str, list[bytes]]:
                 text, value = run_python(code, variables)
         except Exception as error:
             raise PluginError(f"{name}: the example in line {line} failed: {error}") from error
-        if value is not None and (figure := as_figure(value)) is not None:
+        figure = as_figure(value)
+        if figure is None and value is not None:
+            text += f"{value!r}\n"
+        if text:
+            shown += f"\n```{{ .text .output }}\n{text.rstrip()}\n```\n"
+        if figure is not None:
             if described is None:
                 raise PluginError(f'{name}: the figure of line {line} needs figure="..."')
             shown += f"\n![{described[1]}]({picture_name(os.path.basename(name), len(pictures))})\n"
             pictures.append(as_png(figure))
-        elif value is not None:
-            text += f"{value!r}\n"
-        return shown + (f"\n```{{ .text .output }}\n{text.rstrip()}\n```\n" if text else "")
+        return shown
 
     return BLOCK.sub(run, markdown), pictures
 
