@@ -5,17 +5,18 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help test lint bench demo clean
+.PHONY: help test lint docs bench demo clean
 
 help:
 	@echo "make demo    fit digits, and write a report and pictures to demo-output/"
 	@echo "make test    lint, types and tests"
 	@echo "make bench   speed as ratios to the floor"
+	@echo "make docs    documentation, in site/; its examples are run"
 	@echo "make clean   remove the environment and caches"
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	@touch $@
 
 lint: $(READY)
@@ -23,7 +24,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(READY) lint
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
+
+test: $(READY) lint docs
 	$(BIN)/pytest -q -m "not slow"
 	timeout 600 $(BIN)/pytest -q -m slow
 
@@ -34,5 +38,5 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py demo-output
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output site
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -47,7 +47,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     Every image is explained by a few latent variables z: its appearance is a = mu + Wa z, and
     it is warped by the diffeomorphism that the initial velocity Wv z generates. The mean mu, the
-    bases Wa and Wv and the latents are found by Gauss-Newton inside EM [1]_.
+    bases Wa and Wv and the latents are found by Gauss-Newton inside EM [1].
 
     Parameters
     ----------
@@ -62,10 +62,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         one of them.
     shape_penalty : 5 numbers, optional
         Weights of the size, stretching, bending, elasticity and divergence of velocities; by
-        default `arguments.DEFAULT_PENALTIES` of the likelihood, as for the others.
-    appearance_penalty, mean_penalty : 3 numbers, optional
-        Weights of the size, stretching and bending of modes of appearance, and of the mean (per
-        image).
+        default `arguments.DEFAULT_PENALTIES` of the likelihood, as for the other penalties.
+    appearance_penalty : 3 numbers, optional
+        Weights of the size, stretching and bending of modes of appearance.
+    mean_penalty : 3 numbers, optional
+        The same of the mean, per image.
     balance : pair of float
         lambda_1 and lambda_2: weights of the penalties on bases and latents, and on what they
         reconstruct.
@@ -97,9 +98,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     Attributes
     ----------
     mean_ : array of shape (C, *space)
+        mu: intensities, or what a logistic function or a softmax turns into probabilities.
     appearance_basis_ : array of shape (Ka, C, *space)
+        Wa.
     shape_basis_ : array of shape (Kv, d, *space)
-        In voxels.
+        Wv, in voxels.
     latents_ : array of shape (N, K)
         Of the images that the model was fitted to; not stored with the model.
     latent_precision_, prior_precision_ : arrays of shape (K, K)
@@ -109,14 +112,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     objective_ : list of float
         Approximate log evidence after each iteration.
     n_iter_ : int
+        How many iterations were done.
     origin_ : Origin
         The number of images that the model was fitted to, their affine and margin, and how long
         iterations took.
 
     References
     ----------
-    .. [1] Ashburner, Brudfors, Bronik and Balbastre, "An algorithm for learning shape and
-       appearance models without annotations", Medical Image Analysis 55 (2019) 197-215.
+    [1] Ashburner, Brudfors, Bronik and Balbastre, "An algorithm for learning shape and
+    appearance models without annotations", Medical Image Analysis 55 (2019) 197-215.
 
     Examples
     --------

@@ -48,8 +48,9 @@ def velocity(u: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | Non
     ----------
     u : array of shape (..., d, *space)
         Momenta on a periodic grid of d = 2 or 3 axes.
-    penalty, voxel_size
+    penalty : 5 numbers
         As for `momentum`. With w0 = 0 the mean of v is 0.
+    voxel_size : d numbers, optional
 
     Returns
     -------

@@ -125,8 +125,11 @@ def solve_velocity(
     penalty : (w0, w1, w2, w3, w4)
     voxel_size : array_like, optional
         One number per spatial axis; by default 1.
-    weight, tolerance, start, max_cycles
-        As in `solve_field`.
+    weight : array_like, scalar or shape (...)
+        This and what follows as in `solve_field`.
+    tolerance : float
+    start : array_like, shape of the gradient, optional
+    max_cycles : int
 
     Returns
     -------
