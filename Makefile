@@ -35,7 +35,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 demo: $(READY)
-	$(BIN)/python examples/demo.py demo-output
+	$(BIN)/anamorph demo -o demo-output
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output site

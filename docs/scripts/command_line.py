@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import typer
+
+from anamorph.cli import app
 
 MARKER = "<!-- commands -->"
 MARKUP = re.compile(r"\[/?[a-z ]+\]")  # of rich, in texts for the terminal
@@ -24,9 +24,6 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 def reference() -> str:
     """Return a section for every command."""
-    if find_spec("anamorph.cli") is None:
-        return "This version has no command line."
-    app = import_module("anamorph.cli").app
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return "\n\n".join(section(name, command) for name, command in commands.items())
 

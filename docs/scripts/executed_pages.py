@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Run the examples of a page that asks for it (called by MkDocs)."""
     if not page.meta.get("executed"):
         return markdown
-    if "$ anamorph" in markdown and find_spec("anamorph.cli") is None:
-        return markdown  # without a command line there is nothing to run
     folder, name = os.path.split(page.file.src_uri)
     with tempfile.TemporaryDirectory() as workplace, contextlib.chdir(workplace):
         markdown, pictures = execute(markdown, page.file.src_uri)

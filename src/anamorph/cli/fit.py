@@ -14,7 +14,7 @@ from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import INTERRUPTED, CommandError, checking
 from anamorph.cli.images import ImageArguments, ImageList
 from anamorph.cli.messages import Messages, talking
-from anamorph.cli.places import reserve
+from anamorph.cli.places import beside, reserve
 from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ anamorph fit scans/ -o brains.safetensors --components 20
 anamorph fit 'faces/*.png' -o faces.safetensors --preset faces -k 32
 anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
 anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
-
-_SUFFIX = ".safetensors"
 
 
 def fit(
@@ -102,11 +100,6 @@ def fit(
         checkpoint = checkpoint or beside(output, ".checkpoint")
         model = _fit(settings, given, found, pad, checkpoint, messages)
         _write(model, found, output, table, checkpoint, messages)
-
-
-def beside(output: Path, ending: str) -> Path:
-    """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
-    return output.with_name(output.name.removesuffix(_SUFFIX) + ending)
 
 
 def _fit(

@@ -57,3 +57,8 @@ def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
         path = folder / f"{twice}{ending}"
         raise CommandError(f"two images would be written to {path}: rename one of them")
     return [folder / f"{stem}{ending}" for stem in stems]
+
+
+def beside(output: Path, ending: str) -> Path:
+    """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
+    return output.with_name(output.name.removesuffix(".safetensors") + ending)

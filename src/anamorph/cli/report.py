@@ -12,7 +12,7 @@ from anamorph.cli.errors import CommandError
 from anamorph.cli.images import ImageArguments
 from anamorph.cli.messages import talking
 from anamorph.cli.models import load_model
-from anamorph.cli.places import reserve
+from anamorph.cli.places import beside, reserve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,8 @@ def report(
     with talking("report", quiet, as_json) as messages:
         model = load_model(model_file, threads)
         given = ImageArguments(images or [], tissues, participants)
-        shown = _shown(model, given, latents, label)
+        table = latents or _table_beside(model_file)
+        shown = _shown(model, given, table, label, is_given=latents is not None)
         inputs = [path for path in (model_file, latents, participants) if path is not None]
         reserve([output], inputs, force=force)
         with messages.waiting("Writing the report"):
@@ -69,10 +70,24 @@ def report(
         messages.wrote(output)
 
 
+def _table_beside(model_file: Path) -> Path | None:
+    """Return the table of latents that a fit wrote beside its model, if it is still there."""
+    table = beside(model_file, ".latents.tsv")
+    return table if table.exists() else None
+
+
 def _shown(
-    model: ShapeAppearanceModel, given: ImageArguments, table: Path | None, label: str | None
+    model: ShapeAppearanceModel,
+    given: ImageArguments,
+    table: Path | None,
+    label: str | None,
+    *,
+    is_given: bool,
 ) -> dict[str, Any]:
-    """Return images, latents, names and labels for `write_report`, all in one order."""
+    """Return images, latents, names and labels for `write_report`, all in one order.
+
+    A table that was not given, but found beside the model, may be about other images.
+    """
     from anamorph.io.participants import read_participants
     from anamorph.io.tables import read_latents
 
@@ -81,14 +96,19 @@ def _shown(
         shown["names"], shown["latents"] = read_latents(table, len(model.latent_precision_))
     if given.arguments:
         found = given.find()
-        given.open_for(model, found)  # what is wrong with a file is said before the work begins
-        shown["images"] = found.for_reader
-        if table is not None:
+        files = given.open_for(model, found)
+        shown["images"] = files
+        if table is not None and (is_given or set(found.names) <= set(shown["names"])):
             shown["latents"] = _rows_of(found.names, shown["names"], shown["latents"], table)
+        else:
+            shown["latents"] = None if label is None else model.transform(files)
         shown["names"] = found.names
     if label is not None and given.participants is not None:
-        if shown["names"] is None:
-            raise CommandError("--label needs images or --latents: there is nothing to label")
+        if shown["latents"] is None:
+            raise CommandError(
+                "--label colours latents: give images, or the table that 'anamorph fit' or "
+                "'anamorph encode' wrote as --latents"
+            )
         people = read_participants(given.participants).matched(shown["names"])
         shown["labels"] = people.labels(label)
     return shown
