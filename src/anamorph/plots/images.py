@@ -304,7 +304,8 @@ def save_animation(
 
 
 def _signed(number: float, precision: str = "g") -> str:
-    return format(number, f"+{precision}").replace("-", "\N{MINUS SIGN}")
+    sign = "+" if number else ""
+    return format(number, f"{sign}{precision}").replace("-", "\N{MINUS SIGN}")
 
 
 def _operator(weight: float, is_first: bool) -> str:
