@@ -69,7 +69,7 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
     n_modes = min(len(shares.together), _MOST_BARS)
     figure = Figure((max(4.5, min(8.5, 1.5 + 0.42 * n_modes)), 2.9), layout="constrained")
     axes = figure.subplots()
-    modes = np.arange(n_modes)
+    modes = np.arange(1, n_modes + 1)
     if shows_parts:
         parts = (
             ("together", shares.together, BLUE),
@@ -81,7 +81,7 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
         figure.legend(loc="outside upper right", ncols=3, frameon=False)
     else:
         axes.bar(modes, shares.together[:n_modes], 0.7, color=BLUE)
-    axes.set(xlabel="mode", ylabel="share of variance", xlim=(-0.6, n_modes - 0.4))
+    axes.set(xlabel="mode", ylabel="share of variance", xlim=(0.4, n_modes + 0.6))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.grid(axis="y", color="#e4e7ea")

@@ -82,11 +82,11 @@ def modes_section(model: ShapeAppearanceModel, shares: ModeShares, voxel: Voxel)
 def _modes_picture(
     model: ShapeAppearanceModel, title: str, modes: range, shares: ModeShares, voxel: Voxel
 ) -> str:
-    shown = modes[:_MOST_MODES]
+    shown = sorted(modes, key=lambda mode: -shares.together[mode])[:_MOST_MODES]
     names = [f"mode {mode + 1}\n{percent(shares.together[mode])}" for mode in shown]
     with _lettering(model):
         figure = plot_modes(model, shown, names=names, voxel=voxel)
-    how_many = f"the first {len(shown)} of {len(modes)}"
+    how_many = f"the {len(shown)} of {len(modes)} that carry most"
     if len(shown) == len(modes):
         how_many = f"all {len(modes)}"
     caption = f"{title}: {how_many}, each with its share of variance."

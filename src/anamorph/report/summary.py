@@ -20,7 +20,7 @@ def summary(model: ShapeAppearanceModel, shares: ModeShares) -> str:
         f"{LIKELIHOODS[settings.likelihood_name]}).",
         f"It describes every image by a mean and {count(settings.layout.n_latents, 'latent')}, "
         f"numbers of which {LATENTS[model.latents]}.",
-        f"Mode {first} carries the largest share of the variance that the modes explain, "
+        f"Mode {first + 1} carries the largest share of the variance that the modes explain, "
         f"{percent(shares.together[first])}.",
     ]
     return paragraph(" ".join(sentences)) + facts(_facts(model))
