@@ -13,10 +13,11 @@ from anamorph import ShapeAppearanceModel
 from anamorph.io.errors import WriteError
 from anamorph.io.files import FileImages
 from anamorph.plots import plot_log_jacobian
+from anamorph.progress import duration
 from anamorph.report import write_report
 from anamorph.report.selection import examine
 from anamorph.report.variance import mode_shares
-from anamorph.report.wording import duration, number, percent, short_names
+from anamorph.report.wording import number, percent, short_names
 from tests.io.filemaking import rotated_affine, save_array, save_nifti
 from tests.report.reports import SECTIONS, K, N, latents, random_model, section_anchors
 
@@ -288,7 +289,7 @@ def test_names_are_short_and_still_tell_images_apart(names, expected):
 
 
 def test_numbers_for_people():
-    times = [duration(seconds) for seconds in (0.0012, 0.42, 41, 720, 11520)]
-    assert times == ["1.2 ms", "0.42 s", "41 s", "12 min", "3.2 h"]
+    times = [duration(seconds) for seconds in (0, 0.0012, 0.0997, 0.42, 41, 720, 11520)]
+    assert times == ["0 s", "1.2 ms", "0.1 s", "0.42 s", "41 s", "12 min", "3.2 h"]
     assert [percent(share) for share in (0.234, 0.0512)] == ["23 %", "5.1 %"]
     assert [number(value) for value in (-0.01234, 2881.4)] == ["−0.0123", "2,881"]

@@ -22,6 +22,7 @@ from anamorph.plots import (
     plot_samples,
 )
 from anamorph.plots.model_images import observed_images
+from anamorph.progress import duration
 from anamorph.report.figures import (
     Voxel,
     mean_figure,
@@ -33,7 +34,7 @@ from anamorph.report.markup import Section, paragraph, picture, table
 from anamorph.report.selection import Examined
 from anamorph.report.settings import HEADER, settings_rows
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import count, duration, number, percent, short_names
+from anamorph.report.wording import count, number, percent, short_names
 
 Array = NDArray[np.floating]
 
