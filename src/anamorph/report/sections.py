@@ -22,6 +22,7 @@ from anamorph.plots import (
     plot_samples,
 )
 from anamorph.plots.model_images import observed_images
+from anamorph.plots.panels import image_titles
 from anamorph.progress import duration
 from anamorph.report.figures import (
     Voxel,
@@ -162,6 +163,7 @@ def warps_section(
     model: ShapeAppearanceModel,
     examined: Examined | None,
     latents: Array | None,
+    names: Sequence[str] | None,
     voxel: Voxel,
 ) -> Section:
     """Show how images, or else modes, deform the mean."""
@@ -173,7 +175,9 @@ def warps_section(
         observed = observed_images(model, examined.images.subset(chosen))
     elif latents is not None:
         rows = np.linspace(0, len(latents) - 1, min(_MOST_WARPS, len(latents))).astype(int)
-        codes, titles, which = latents[rows], [f"image {n}" for n in rows], "A few images"
+        known = None if names is None else _titles(model, names)
+        titles = image_titles(known, rows.tolist(), len(latents))
+        codes, which = latents[rows], "A few images"
     else:
         first = model.settings_.layout.first_shape
         modes = range(first, first + model.settings_.layout.n_shape)[:_MOST_WARPS]
