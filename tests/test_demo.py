@@ -1,13 +1,19 @@
 """The demonstration: every file that it names is there, and volumes tell the age they show."""
 
+import dataclasses
+import errno
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from anamorph import ShapeAppearanceModel, demo
 from anamorph.datasets import digits
 from anamorph.datasets.simulated import VENTRICLES, brains
+from anamorph.io.errors import WriteError
 from anamorph.io.participants import read_participants
+from anamorph.presets import preset
 
 
 def few_digits():
@@ -17,10 +23,12 @@ def few_digits():
 
 
 def test_every_file_is_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "_digits", few_digits)
+    subject = few_digits()
+    monkeypatch.setattr(demo, "_digits", lambda: subject)
     said = []
-    paths = demo.run_demo(tmp_path / "new" / "folder", say=said.append)
-    names = ["report.html", "digits.safetensors", "latents.tsv"]
+    paths = demo.run_demo(tmp_path / "new" / "folder", n_threads=1, say=said.append)
+    assert subject.model.n_threads == 1
+    names = ["report.html", "digits.safetensors", "digits.latents.tsv"]
     assert [path.name for path in paths[:3]] == names
     assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir())
     assert all(str(path) in said[-1] for path in paths)
@@ -34,11 +42,31 @@ def test_every_file_is_there(tmp_path, monkeypatch):
     assert model.inverse_transform(latents).shape == (12, 28, 28)
 
 
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    model = few_digits().model.fit(few_digits().images)
+    subject = dataclasses.replace(few_digits(), model=model)
+    (tmp_path / "fits.png").write_text("old")
+
+    def no_space(figure, path, **_):
+        path.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", no_space)
+    with pytest.raises(WriteError, match=r"fits\.png cannot be written: .*No space left"):
+        demo._write_pictures(subject, tmp_path)
+    assert (tmp_path / "fits.png").read_text() == "old"
+
+
+def test_settings_of_digits_are_those_of_the_paper():
+    expected = preset("digits") | {"n_iter": 12}
+    assert expected.items() <= demo._digits().model.get_params().items()
+
+
 @pytest.mark.slow
 def test_volumes_tell_their_age(tmp_path):
     *_, objective = demo.run_demo(tmp_path, volumes=True)
     assert objective.name == "objective.png"
-    table = read_participants(tmp_path / "latents.tsv")
+    table = read_participants(tmp_path / "volumes.latents.tsv")
     latents = np.stack([table.covariate(f"z{k}") for k in range(1, 6)], axis=1)
     design = np.column_stack([latents, np.ones(len(latents))])
     ages = table.covariate("age")

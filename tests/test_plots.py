@@ -291,6 +291,20 @@ def test_quantities_get_a_colour_bar():
     assert [other.get_ylabel() for other in axes.figure.axes[1:]] == ["age"]
 
 
+def test_a_dollar_in_a_name_is_no_formula(grey, latents):
+    model, images = grey
+    name = r"$\frac"
+    figures = [
+        plots.plot_fits(model, images, latents, [0], names=[name] * N),
+        plots.plot_modes(model, [0], [0], names=[name]),
+        plots.plot_arithmetic(model, [(1, latents[0], name)], result=name),
+        plots.plot_latents(latents, [name, "b"] * 3, label_name=name).figure,
+        plots.plot_latents(np.eye(12), np.arange(12), label_name=name).figure,
+    ]
+    for figure in figures:
+        figure.draw_without_rendering()
+
+
 def test_latents_without_labels_are_all_alike(latents):
     (points,) = plots.plot_latents(latents).collections
     np.testing.assert_array_equal(points.get_offsets(), latents[:, :2])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from anamorph.datasets import digits
 from anamorph.datasets.simulated import brains
+from anamorph.io.replace import replacing
 from anamorph.io.tables import write_latents
 from anamorph.model import ShapeAppearanceModel
 from anamorph.plots import (
@@ -26,6 +27,7 @@ from anamorph.plots import (
     plot_objective,
     plot_samples,
 )
+from anamorph.presets import preset
 from anamorph.progress import Progress
 from anamorph.report import write_report
 
@@ -48,6 +50,7 @@ def run_demo(
     folder: str | os.PathLike[str],
     *,
     volumes: bool = False,
+    n_threads: int | None = None,
     say: Callable[[str], object] = print,
 ) -> list[Path]:
     """Fit a model to digits or volumes, and write it, its latents, pictures and a report.
@@ -58,6 +61,8 @@ def run_demo(
         Where files go; made if it does not exist.
     volumes : bool
         Whether to fit simulated volumes, and not digits.
+    n_threads : int, optional
+        As many as processors by default.
     say : callable
         Called with lines that tell how it goes.
 
@@ -69,6 +74,7 @@ def run_demo(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     subject = _volumes() if volumes else _digits()
+    subject.model.n_threads = n_threads
     say(f"Fitting {len(subject.images)} {subject.name}; the first time, kernels are compiled")
 
     def tell(progress: Progress) -> None:
@@ -90,15 +96,7 @@ def run_demo(
 
 def _digits() -> _Subject:
     images, labels = digits()
-    model = ShapeAppearanceModel(  # the settings of the paper's experiment with MNIST
-        16,
-        likelihood="bernoulli",
-        shape_penalty=(0.002, 0.02, 2, 0.2, 0.2),
-        appearance_penalty=(0.002, 0.2, 0),
-        mean_penalty=(1e-7, 1e-5, 0),
-        balance=(0.95, 0.05),
-        n_iter=12,
-    )
+    model = ShapeAppearanceModel(**preset("digits") | {"n_iter": 12})
     return _Subject("digits", "Handwritten digits", images, labels, "digit", model)
 
 
@@ -113,6 +111,7 @@ def _write_report(subject: _Subject, folder: Path) -> Path:
         subject.model,
         folder / "report.html",
         images=subject.images,
+        latents=subject.model.latents_,
         labels=subject.labels,
         label_name=subject.label_name,
         title=subject.title,
@@ -121,7 +120,7 @@ def _write_report(subject: _Subject, folder: Path) -> Path:
 
 def _write_latents(subject: _Subject, folder: Path) -> Path:
     """Write a row per image: its name, its latents, what it is."""
-    path = folder / "latents.tsv"
+    path = folder / f"{subject.name}.latents.tsv"  # where `anamorph report` looks for it
     names = [f"image-{n:03d}" for n in range(len(subject.images))]
     column = subject.label_name.split()[0]
     write_latents(path, names, subject.model.latents_, {column: subject.labels.tolist()})
@@ -144,7 +143,8 @@ def _write_pictures(subject: _Subject, folder: Path) -> list[Path]:
     paths = []
     for name, figure in figures.items():
         path = folder / f"{name}.png"
-        figure.figure.savefig(path, dpi=120)
+        with replacing(path) as temporary:
+            figure.figure.savefig(temporary, dpi=120)
         paths.append(path)
     return paths
 

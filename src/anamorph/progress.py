@@ -5,6 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def duration(seconds: float) -> str:
+    """Return e.g. "1.1 ms", "0.42 s", "41 s", "12 min" or "3.2 h"."""
+    if 0 < seconds < 0.095:
+        return f"{1000 * seconds:.2g} ms"
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    if seconds < 180:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 @dataclass(frozen=True)
 class Progress:
     """Where a fit stands after an iteration.
@@ -34,5 +45,5 @@ class Progress:
     def __str__(self) -> str:
         return (
             f"Iteration {self.n_done} of {self.n_iter}: objective {self.objective[-1]:.8g}, "
-            f"{self.seconds[-1]:.2g} s, about {self.seconds_left:.0f} s left"
+            f"{self.seconds[-1]:.2g} s, about {duration(self.seconds_left)} left"
         )

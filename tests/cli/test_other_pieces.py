@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from anamorph import demo
+from anamorph import ShapeAppearanceModel, demo
 from anamorph.io.participants import read_participants
-from tests.cli.conftest import N_IMAGES
+from anamorph.io.tables import write_latents
+from tests.cli.conftest import N_IMAGES, VOLUME, blobs
+from tests.io.filemaking import rotated_affine, save_nifti
 
 
 def test_compare(anamorph, pictures, tmp_path):
@@ -68,14 +70,114 @@ def test_labels_need_something_to_label(anamorph, picture_model, people, tmp_pat
     assert "--label colours latents" in anamorph("report", model, *flags).error
 
 
+# What reports are about; how they look has tests of its own.
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What the last report was told, without the work of drawing it."""
+    given = {}
+
+    def write_report(*_, **told):
+        given.clear()
+        given.update(told)
+
+    monkeypatch.setattr("anamorph.report.write_report", write_report)
+    return given
+
+
+@pytest.fixture
+def ages(tmp_path):
+    """A table with the age of all faces but one."""
+    table = tmp_path / "ages.tsv"
+    rows = [f"face-{n}\t{20 + n if n > 1 else 'n/a'}" for n in range(N_IMAGES, 0, -1)]
+    table.write_text("\n".join(["participant_id\tage", *rows]))
+    return table
+
+
+def test_latents_beside_a_model_may_be_of_other_images_with_the_same_names(
+    anamorph, picture_model, pictures, shown, tmp_path
+):
+    names = [f"face-{n}" for n in range(1, N_IMAGES + 1)]
+    anamorph("report", picture_model, pictures, "-o", tmp_path / "r.html", succeeds=True)
+    assert shown["names"] == names
+    assert "latents" not in shown
+    anamorph("report", picture_model, "-o", tmp_path / "r.html", succeeds=True)
+    assert shown["names"] == names
+    assert shown["latents"].shape == (N_IMAGES, 2)
+
+
+def test_a_table_of_another_model_is_left_out_unless_it_is_given(
+    anamorph, picture_model, shown, tmp_path
+):
+    model, table = tmp_path / "m.safetensors", tmp_path / "m.latents.tsv"
+    model.write_bytes(picture_model.read_bytes())
+    write_latents(table, ["a", "b"], np.zeros((2, 3)))
+    arguments = ("report", model, "-o", tmp_path / "r.html")
+    assert "Latents are not shown" in anamorph(*arguments, succeeds=True).stdout
+    assert "latents" not in shown
+    assert "must have columns z1 to z2" in anamorph(*arguments, "--latents", table).error
+
+
+def test_reports_resample_and_keep_a_cache(anamorph, volume_model, volumes, shown, tmp_path):
+    moved = rotated_affine(origin=(-19.0, 10.0, 5.0))
+    save_nifti(volumes / "sub-11.nii.gz", blobs(1, VOLUME, seed=5)[0], moved)
+    arguments = ("report", volume_model, volumes, "-o", tmp_path / "r.html")
+    assert "--resample" in anamorph(*arguments).error
+    cache = tmp_path / "cache"
+    anamorph(*arguments, "--resample", "--cache", cache, succeeds=True)
+    whole, moved = shown["images"].read(slice(9, 11))
+    assert np.isnan(moved).sum() > np.isnan(whole).sum()
+    assert any(cache.iterdir())
+
+
+def test_numbers_are_a_quantity_and_may_be_missing(
+    anamorph, picture_model, pictures, ages, shown, tmp_path
+):
+    flags = ("--participants", ages, "--label", "age", "-o", tmp_path / "r.html")
+    anamorph("report", picture_model, pictures, *flags, succeeds=True)
+    assert shown["labels"].tolist() == [None, *range(22, 21 + N_IMAGES)]
+
+
+def test_rows_of_latents_are_named_by_participant_or_by_file(
+    anamorph, picture_model, pictures, ages, shown, tmp_path
+):
+    for path in sorted(pictures.iterdir()):
+        path.rename(path.with_stem(f"{path.stem}_photo"))
+    table = tmp_path / "latents.tsv"
+    latents = np.arange(2.0 * N_IMAGES).reshape(N_IMAGES, 2)
+    arguments = ("report", picture_model, pictures, "--participants", ages, "--latents", table)
+    for ending in ("", "_photo"):
+        names = [f"face-{n}{ending}" for n in range(N_IMAGES, 0, -1)]
+        write_latents(table, names, latents)
+        anamorph(*arguments, "-o", tmp_path / "r.html", succeeds=True)
+        assert np.array_equal(shown["latents"], latents[::-1])
+    write_latents(table, names[1:], latents[1:])
+    error = anamorph(*arguments, "-o", tmp_path / "r.html").error
+    assert f"has no row for face-{N_IMAGES}: encode" in error
+
+
+def test_reports_are_not_begun_where_they_have_no_place(
+    anamorph, picture_model, pictures, people, tmp_path, monkeypatch
+):
+    page = tmp_path / "r.html"
+    page.write_text("mine")
+    monkeypatch.delattr(ShapeAppearanceModel, "transform")
+    arguments = ("report", picture_model, pictures, "--participants", people, "--label", "sex")
+    assert "exists already" in anamorph(*arguments, "-o", page).error
+    for path in (pictures / "face-3.png", people):
+        assert "is one of the inputs" in anamorph(*arguments, "-o", path, "--force").error
+
+
 def test_demo(anamorph, tmp_path, monkeypatch):
-    def run_demo(folder, *, volumes=False, say=print):
-        say(f"volumes: {volumes}")
+    def run_demo(folder, *, volumes=False, n_threads=None, say=print):
+        say(f"volumes: {volumes}, threads: {n_threads}")
         return [folder / "report.html"]
 
     monkeypatch.setattr(demo, "run_demo", run_demo)  # which has tests of its own
-    result = anamorph("demo", "--volumes", "-o", tmp_path / "out", succeeds=True)
-    assert "volumes: True" in result.stdout
+    flags = ("--volumes", "--threads", 2)
+    result = anamorph("demo", *flags, "-o", tmp_path / "out", succeeds=True)
+    assert "volumes: True, threads: 2" in result.stdout
     result = anamorph("demo", "-o", tmp_path / "out", "--json", succeeds=True)
     assert result.json["files"] == [str(tmp_path / "out" / "report.html")]
     assert "volumes: False" in result.stderr

@@ -27,6 +27,22 @@ def test_labels_and_covariates(write):
 
 
 @pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ("10 n/a 2", [10, None, 2]),
+        ("31.5 n/a 7", [31.5, None, 7.0]),
+        ("f n/a 7", ["f", None, "7"]),
+        ("3 inf 7", ["3", "inf", "7"]),
+        ("n/a n/a n/a", [None] * 3),
+    ],
+)
+def test_values_are_numbers_where_all_are(write, texts, expected):
+    rows = zip("abc", texts.split(), strict=True)
+    text = "\n".join(["participant_id\tx", *map("\t".join, rows)])
+    assert read_participants(write(text)).values("x").tolist() == expected
+
+
+@pytest.mark.parametrize(
     "files",
     [
         ["sub-010_T1w.nii.gz", "sub-01_T1w.nii.gz", "sub-010.nii"],

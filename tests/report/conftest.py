@@ -8,10 +8,10 @@ from tests.report.reports import N, latents, random_model
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
-    """Return the path of a report with everything in it, and texts that must be escaped."""
+    """Return the path of a full report with texts that are no tags and no formulas."""
     model, images = random_model()
     path = tmp_path_factory.mktemp("report") / "report.html"
-    evil = "<script>alert('&')</script>"
+    evil = r"<script>alert('&')</script> $\frac"
     result = write_report(
         model,
         path,

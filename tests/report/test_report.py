@@ -1,5 +1,6 @@
 """The page: what is in it, what is not read, what is escaped, and that it is whole or not there."""
 
+import copy
 import errno
 import os
 import re
@@ -7,16 +8,21 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from sklearn.exceptions import NotFittedError
 
 from anamorph import ShapeAppearanceModel
 from anamorph.io.errors import WriteError
 from anamorph.io.files import FileImages
 from anamorph.plots import plot_log_jacobian
+from anamorph.progress import duration
 from anamorph.report import write_report
+from anamorph.report.figures import warps_figure
+from anamorph.report.markup import Section
+from anamorph.report.sections import warps_section
 from anamorph.report.selection import examine
 from anamorph.report.variance import mode_shares
-from anamorph.report.wording import duration, number, percent, short_names
+from anamorph.report.wording import number, percent, short_names
 from tests.io.filemaking import rotated_affine, save_array, save_nifti
 from tests.report.reports import SECTIONS, K, N, latents, random_model, section_anchors
 
@@ -141,12 +147,17 @@ def test_texts_are_escaped(page):
     assert "coloured by &lt;script&gt;" in page
 
 
+def test_a_dollar_above_a_warp_is_no_formula(grey):
+    model, _ = grey
+    warps_figure(model, latents(1), [r"$\frac"], None, None).draw_without_rendering()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"names": ["a"]}, "names must be 14, one for each image, got 1"),
         ({"latents": np.zeros((3, K))}, "latents must be 14 x 3"),
-        ({"labels": ["a"]}, "got 1 labels and 14 latents"),
+        ({"labels": ["a"]}, "labels must be 14, one for each image, got 1"),
     ],
 )
 def test_errors_say_what_is_accepted(grey, tmp_path, options, message):
@@ -158,10 +169,11 @@ def test_errors_say_what_is_accepted(grey, tmp_path, options, message):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_labels_without_latents_are_explained(grey, tmp_path):
+@pytest.mark.parametrize("what", ["names", "labels"])
+def test_names_and_labels_of_nothing_are_explained(grey, tmp_path, what):
     model, _ = grey
-    with pytest.raises(ValueError, match="and no latents: give `latents`"):
-        write_report(model, tmp_path / "r.html", labels=["a"] * N)
+    with pytest.raises(ValueError, match=f"{what} are of images: give `images`, or"):
+        write_report(model, tmp_path / "r.html", **{what: ["a"] * N})
 
 
 def test_models_must_be_fitted(tmp_path):
@@ -223,6 +235,57 @@ def test_images_without_latents_are_encoded(grey):
     np.testing.assert_array_equal(
         examine(model, images[:3], None, None).latents, model.transform(images[:3])
     )
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What goes into the sections of fits, warps and latents, which are not drawn."""
+    given = {}
+
+    def keep(name):
+        def section(*arguments):
+            given[name] = arguments
+            return Section(name, name, "")
+
+        return section
+
+    for name in ("mean", "modes", "samples", "fits", "warps", "latents", "fit"):
+        monkeypatch.setattr(f"anamorph.report.write.{name}_section", keep(name))
+    return given
+
+
+def test_latents_of_a_fit_are_not_those_of_other_images(grey, shown, tmp_path):
+    model, images = copy.copy(grey[0]), grey[1]
+    model.latents_ = latents()
+    write_report(model, tmp_path / "r.html", images=images)
+    np.testing.assert_array_equal(shown["latents"][1], model.transform(images))
+    write_report(model, tmp_path / "r.html")
+    np.testing.assert_array_equal(shown["latents"][1], latents())
+
+
+def test_all_images_with_labels_are_encoded_and_others_only_where_they_are_shown(
+    grey, shown, tmp_path, monkeypatch
+):
+    model, images = grey
+    monkeypatch.setattr("anamorph.report.selection._MOST_IMAGES", 4)
+    monkeypatch.setattr("anamorph.report.selection._FEWEST_IMAGES", 1)
+    write_report(model, tmp_path / "r.html", images=images)
+    assert len(shown["latents"][1]) == 4
+    write_report(model, tmp_path / "r.html", images=images, labels=["a", "b"] * (N // 2))
+    np.testing.assert_array_equal(shown["latents"][1], model.transform(images))
+
+
+def test_warps_of_latents_without_images_have_names(grey, monkeypatch):
+    model, _ = grey
+    titles = []
+
+    def warps_figure(model, codes, names, *_):
+        titles.extend(names)
+        return Figure((1, 1))
+
+    monkeypatch.setattr("anamorph.report.sections.warps_figure", warps_figure)
+    warps_section(model, None, latents(), [f"face-{n}" for n in range(N)], None)
+    assert titles == ["face-0", "face-4", "face-8", "face-13"]
 
 
 def test_fits_are_ordered_by_what_voxels_say(grey):
@@ -288,7 +351,7 @@ def test_names_are_short_and_still_tell_images_apart(names, expected):
 
 
 def test_numbers_for_people():
-    times = [duration(seconds) for seconds in (0.0012, 0.42, 41, 720, 11520)]
-    assert times == ["1.2 ms", "0.42 s", "41 s", "12 min", "3.2 h"]
+    times = [duration(seconds) for seconds in (0, 0.0012, 0.0997, 0.42, 41, 720, 11520)]
+    assert times == ["0 s", "1.2 ms", "0.1 s", "0.42 s", "41 s", "12 min", "3.2 h"]
     assert [percent(share) for share in (0.234, 0.0512)] == ["23 %", "5.1 %"]
     assert [number(value) for value in (-0.01234, 2881.4)] == ["−0.0123", "2,881"]

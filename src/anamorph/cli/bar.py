@@ -9,6 +9,7 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from anamorph.cli.messages import Messages
+from anamorph.progress import duration
 
 if TYPE_CHECKING:
     from anamorph.progress import Progress
@@ -82,13 +83,3 @@ def facts(progress: Progress) -> str:
         f"objective {progress.objective[-1]:.8g}, {per_image:.2g} s/image, "
         f"{duration(progress.seconds_left)} left"
     )
-
-
-def duration(seconds: float) -> str:
-    """Return a time as people say it."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

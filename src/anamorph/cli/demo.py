@@ -24,6 +24,7 @@ def demo(
         Path,
         typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write to."),
     ] = Path("demo-output"),
+    threads: options.Threads = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -35,5 +36,6 @@ def demo(
 
     with talking("demo", quiet, as_json) as messages:
         output.mkdir(parents=True, exist_ok=True)
-        paths = run_demo(output, volumes=volumes, say=messages.say)  # which says what it wrote
+        # What was written is said by the demonstration.
+        paths = run_demo(output, volumes=volumes, n_threads=threads, say=messages.say)
         messages.result(files=[str(path) for path in paths])

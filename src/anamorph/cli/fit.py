@@ -170,8 +170,8 @@ def _write(
     checkpoint: Path,
     messages: Messages,
 ) -> None:
-    from anamorph.cli.bar import duration
     from anamorph.io.tables import write_latents
+    from anamorph.progress import duration
 
     try:
         model.save(output)

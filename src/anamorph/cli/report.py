@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +10,8 @@ import typer
 
 from anamorph.cli import options
 from anamorph.cli.errors import CommandError
-from anamorph.cli.images import ImageArguments
-from anamorph.cli.messages import talking
+from anamorph.cli.images import ImageArguments, ImageList
+from anamorph.cli.messages import Messages, talking
 from anamorph.cli.models import load_model
 from anamorph.cli.places import beside, reserve
 
@@ -34,17 +35,26 @@ def report(
     ] = Path("report.html"),
     latents: Annotated[
         Path | None,
-        typer.Option(metavar="TSV", help="Table of latents, as written by 'fit' or 'encode'."),
+        typer.Option(
+            metavar="TSV",
+            help="Table of latents, as written by 'fit' or 'encode'. By default they are found "
+            "from the images, or without images in the table that 'fit' wrote beside the model.",
+        ),
     ] = None,
     participants: options.ParticipantsTable = None,
     label: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column of --participants to colour latents by."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of --participants to colour latents by, numbers or categories.",
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.")] = None,
     threads: options.Threads = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
+    resample: options.Resample = False,
+    cache: options.CacheFolder = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -60,66 +70,78 @@ def report(
 
     with talking("report", quiet, as_json) as messages:
         model = load_model(model_file, threads)
-        given = ImageArguments(images or [], tissues, participants)
-        table = latents or _table_beside(model_file)
-        shown = _shown(model, given, table, label, is_given=latents is not None)
+        given = ImageArguments(images or [], tissues, participants, resample, cache)
+        found = given.find() if given.arguments else None
         inputs = [path for path in (model_file, latents, participants) if path is not None]
-        reserve([output], inputs, force=force)
-        with messages.waiting("Writing the report"):
+        reserve([output], [*inputs, *(found.all_files if found else ())], force=force)
+        if found is None:
+            shown = _known_latents(model, model_file, latents, messages)
+        else:
+            shown = _found_images(model, given, found, latents)
+        if label is not None and participants is not None:
+            shown["labels"] = _labels(participants, label, shown.get("names"))
+        is_encoding = found is not None and latents is None
+        doing = "Encoding images, then writing" if is_encoding else "Writing"
+        with messages.waiting(f"{doing} the report"):
             write_report(model, output, **shown, label_name=label, title=title)
         messages.wrote(output)
 
 
-def _table_beside(model_file: Path) -> Path | None:
-    """Return the table of latents that a fit wrote beside its model, if it is still there."""
-    table = beside(model_file, ".latents.tsv")
-    return table if table.exists() else None
-
-
-def _shown(
-    model: ShapeAppearanceModel,
-    given: ImageArguments,
-    table: Path | None,
-    label: str | None,
-    *,
-    is_given: bool,
+def _known_latents(
+    model: ShapeAppearanceModel, model_file: Path, table: Path | None, messages: Messages
 ) -> dict[str, Any]:
-    """Return images, latents, names and labels for `write_report`, all in one order.
-
-    A table that was not given, but found beside the model, may be about other images.
-    """
-    from anamorph.io.participants import read_participants
+    """Return names and latents for `write_report`, of a table that is given or beside the model."""
+    from anamorph.io.errors import TableError
     from anamorph.io.tables import read_latents
 
-    shown: dict[str, Any] = {"images": None, "latents": None, "names": None, "labels": None}
+    is_given = table is not None
+    table = table or beside(model_file, ".latents.tsv")
+    if not is_given and not table.exists():
+        return {}
+    try:
+        names, latents = read_latents(table, len(model.latent_precision_))
+    except TableError as error:
+        if is_given:
+            raise
+        messages.say(f"Latents are not shown: {error}")  # nobody has asked for them
+        return {}
+    return {"names": names, "latents": latents}
+
+
+def _found_images(
+    model: ShapeAppearanceModel, given: ImageArguments, found: ImageList, table: Path | None
+) -> dict[str, Any]:
+    """Return images and names for `write_report`, and their latents if there is a table of them."""
+    from anamorph.io.tables import read_latents
+
+    shown: dict[str, Any] = {"images": given.open_for(model, found), "names": found.names}
     if table is not None:
-        shown["names"], shown["latents"] = read_latents(table, len(model.latent_precision_))
-    if given.arguments:
-        found = given.find()
-        files = given.open_for(model, found)
-        shown["images"] = files
-        if table is not None and (is_given or set(found.names) <= set(shown["names"])):
-            shown["latents"] = _rows_of(found.names, shown["names"], shown["latents"], table)
-        else:
-            shown["latents"] = None if label is None else model.transform(files)
-        shown["names"] = found.names
-    if label is not None and given.participants is not None:
-        if shown["latents"] is None:
-            raise CommandError(
-                "--label colours latents: give images, or the table that 'anamorph fit' or "
-                "'anamorph encode' wrote as --latents"
-            )
-        people = read_participants(given.participants).matched(shown["names"])
-        shown["labels"] = people.labels(label)
+        names, latents = read_latents(table, len(model.latent_precision_))
+        shown["latents"] = latents[_rows_of(given, found, names, table)]
     return shown
 
 
-def _rows_of(
-    wanted: list[str], names: list[str], latents: NDArray[np.float64], table: Path
-) -> NDArray[np.float64]:
-    """Return the latents of some of the names."""
+def _rows_of(given: ImageArguments, found: ImageList, names: list[str], table: Path) -> list[int]:
+    """Return which row of a table each image has, by the name of its participant or of its file."""
     rows = {name: row for row, name in enumerate(names)}
-    for name in wanted:
-        if name not in rows:
+    by_file = replace(given, participants=None).find()
+    file_names = dict(zip(by_file.files, by_file.names, strict=True))
+    chosen = []
+    for name, files in zip(found.names, found.files, strict=True):
+        row = rows.get(name, rows.get(file_names[files]))
+        if row is None:
             raise CommandError(f"{table} has no row for {name}: encode the images again")
-    return latents[[rows[name] for name in wanted]]
+        chosen.append(row)
+    return chosen
+
+
+def _labels(participants: Path, label: str, names: list[str] | None) -> NDArray[np.object_]:
+    """Return the label of each image or row of latents."""
+    from anamorph.io.participants import read_participants
+
+    if names is None:
+        raise CommandError(
+            "--label colours latents: give images, or the table that 'anamorph fit' or "
+            "'anamorph encode' wrote as --latents"
+        )
+    return read_participants(participants).matched(names).values(label)

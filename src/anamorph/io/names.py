@@ -64,12 +64,13 @@ def match_tissues(*classes: Sequence[str | os.PathLike[str]]) -> list[tuple[Path
 
 def _without_common_parts(names: list[str]) -> list[str]:
     """Return what differs between names: without how all of them begin and end."""
-    rests = [name[_n_common(names) :] for name in names]
-    end = _n_common([rest[::-1] for rest in rests])
+    start = len(common_beginning(names))
+    rests = [name[start:] for name in names]
+    end = len(common_beginning([rest[::-1] for rest in rests]))
     return [rest[: len(rest) - end] for rest in rests]
 
 
-def _n_common(names: list[str]) -> int:
-    """Return how many characters all names begin with."""
-    columns = zip(*names, strict=False)
-    return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, columns))
+def common_beginning(names: Sequence[str]) -> str:
+    """Return the characters that all names begin with."""
+    columns = takewhile(lambda characters: len(set(characters)) == 1, zip(*names, strict=False))
+    return "".join(column[0] for column in columns)

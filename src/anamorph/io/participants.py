@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,6 +90,17 @@ class Participants:
                 ) from None
         return numbers
 
+    def values(self, column: str) -> NDArray[np.object_]:
+        """Return a column as it is best drawn, (N,): numbers if all of it are, else texts.
+
+        Numbers are integers if all of them are; what is n/a is None.
+        """
+        texts = [None if text in _MISSING else text for text in self._column(column)]
+        for kind in (int, _finite):
+            with suppress(ValueError):
+                return np.array([text and kind(text) for text in texts], np.object_)
+        return np.array(texts, np.object_)
+
     def _column(self, name: str) -> list[str]:
         if name not in self.columns:
             have = ", ".join(self.columns) or "none"
@@ -161,6 +174,13 @@ def _check_ids(path: Path, ids: list[str]) -> None:
         if name in seen:
             raise TableError(f"{path} has {_ID} {name} twice: keep one row for each participant")
         seen.add(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def _starts_with(name: str, beginning: str) -> bool:

@@ -11,6 +11,7 @@ in tables (z1, z2, ...). Of volumes three orthogonal slices are shown; `views` s
 `rendering` in what colours.
 """
 
+from anamorph.plots.animation import save_animation
 from anamorph.plots.comparison import plot_comparison
 from anamorph.plots.deformations import plot_deformation, plot_log_jacobian
 from anamorph.plots.images import (
@@ -19,7 +20,6 @@ from anamorph.plots.images import (
     plot_imputed,
     plot_modes,
     plot_samples,
-    save_animation,
 )
 from anamorph.plots.latents import plot_latent_pairs, plot_latents, plot_objective
 

@@ -1,20 +1,17 @@
-"""Pictures of images: fits, modes, samples, latent arithmetic, what was missing, animations."""
+"""Pictures of images: fits, modes, samples, latent arithmetic, what was missing."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
-from matplotlib.animation import PillowWriter
-from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph.model import ShapeAppearanceModel
 from anamorph.plots.model_images import (
+    MOST_IMAGES,
     Images,
     along_mode,
     channels_first,
@@ -26,18 +23,10 @@ from anamorph.plots.model_images import (
     observed_images,
     take_images,
 )
-from anamorph.plots.panels import (
-    draw_rows,
-    image_titles,
-    model_frame,
-    model_palette,
-    panel_size,
-)
+from anamorph.plots.panels import AnyFigure, draw_rows, image_titles, signed
 from anamorph.plots.rendering import MISSING, Limits
 
 Array = NDArray[np.floating]
-AnyFigure = Figure | SubFigure
-_MOST_IMAGES = 8  # that are shown when nobody says which
 _MOST_MODES = 5
 
 
@@ -140,7 +129,7 @@ def plot_modes(
         raise ValueError(f"names must be {len(chosen)}, one for each mode, got {len(names)}")
     images = [along_mode(model, mode, deviations, part) for mode in chosen]
     rows = list(zip(names, images, strict=True))
-    titles = [f"{_signed(deviation)} s.d." for deviation in deviations]
+    titles = [f"{signed(deviation)} s.d." for deviation in deviations]
     return draw_rows(model, rows, titles, mean_image(model), limits, voxel, figure)
 
 
@@ -172,8 +161,8 @@ def plot_samples(
     check_integer("n_pairs", n_pairs, 1)
     _, latents = model.sample(n_pairs, random_state)
     rows = [
-        (name, expected_images(model, sign * latents[first : first + _MOST_IMAGES]))
-        for first in range(0, n_pairs, _MOST_IMAGES)
+        (name, expected_images(model, sign * latents[first : first + MOST_IMAGES]))
+        for first in range(0, n_pairs, MOST_IMAGES)
         for name, sign in (("z", 1), ("\N{MINUS SIGN}z", -1))
     ]
     return draw_rows(model, rows, None, mean_image(model), limits, voxel, figure)
@@ -250,62 +239,6 @@ def plot_imputed(
     keys = [Patch(color=MISSING, label="missing")]
     titles = image_titles(names, chosen, len(images))
     return draw_rows(model, rows, titles, filled, limits, voxel, figure, keys)
-
-
-def save_animation(
-    model: ShapeAppearanceModel,
-    mode: int,
-    path: str | os.PathLike[str],
-    *,
-    deviation: float = 3.0,
-    n_steps: int = 13,
-    frames_per_second: int = 12,
-    part: str = "both",
-    limits: Limits | None = None,
-    voxel: Sequence[int] | None = None,
-) -> None:
-    """Write a GIF of a mode that goes back and forth.
-
-    Parameters
-    ----------
-    model : ShapeAppearanceModel
-    mode : int
-        Which latent.
-    path : path
-        Ends in .gif.
-    deviation : float
-        How far the latent goes to either side, in standard deviations.
-    n_steps : int
-        Images from one side to the other; the GIF has ``2 * n_steps - 2`` frames.
-    frames_per_second : int
-    part : {"both", "shape", "appearance"}
-    limits, voxel
-        As for `plot_fits`.
-    """
-    if Path(path).suffix.lower() != ".gif":
-        raise ValueError(f"path must end in .gif, got {os.fspath(path)!r}")
-    check_integer("n_steps", n_steps, 2)
-    positions = np.linspace(-deviation, deviation, n_steps)
-    images = along_mode(model, mode, positions, part)
-    frame, palette = (
-        model_frame(model, voxel),
-        model_palette(model, mean_image(model), limits),
-    )
-    width, height = panel_size(frame, 3.0)
-    figure = Figure((max(width, 2.5), height + 0.4), layout="compressed")
-    axes = figure.subplots()
-    writer = PillowWriter(fps=frames_per_second)
-    with writer.saving(figure, os.fspath(path), dpi=100):
-        for step in (*range(n_steps), *range(n_steps - 2, 0, -1)):
-            axes.clear()
-            frame.draw(axes, palette.rgb(images[step]))
-            axes.set_title(f"mode {mode + 1} at {_signed(positions[step], '.1f')} s.d.")
-            writer.grab_frame()
-
-
-def _signed(number: float, precision: str = "g") -> str:
-    sign = "+" if number else ""
-    return format(number, f"{sign}{precision}").replace("-", "\N{MINUS SIGN}")
 
 
 def _operator(weight: float, is_first: bool) -> str:

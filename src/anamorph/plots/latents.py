@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.plots.model_images import check_integer
-from anamorph.plots.panels import axes_or_new
+from anamorph.plots.panels import AnyFigure, axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 
 Array = NDArray[np.floating]
-AnyFigure = Figure | SubFigure
 _MOST_CATEGORIES = 10  # numbers with more different values than this are a quantity
 # Okabe and Ito's again, in an order that suits a white background.
 _CATEGORY_COLOURS = (HUES[4], HUES[0], HUES[2], MISSING, HUES[1], HUES[5], BACKGROUND, HUES[3])
@@ -183,17 +182,20 @@ def _draw_key(axes: Axes, label_name: str | None) -> None:
     shown = axes.collections[-1]
     handles, _ = axes.get_legend_handles_labels()
     if shown.get_array() is not None:
-        axes.figure.colorbar(shown, ax=axes, label=label_name or "")
+        bar = axes.figure.colorbar(shown, ax=axes)
+        bar.set_label(label_name or "", parse_math=False)
         if handles:
             axes.legend()
         return
-    axes.legend(
+    legend = axes.legend(
         title=label_name,
         loc="upper left",
         bbox_to_anchor=(1, 1),
         frameon=False,
         ncols=-(-len(handles) // 20) or 1,
     )
+    for text in (legend.get_title(), *legend.get_texts()):
+        text.set_parse_math(False)  # a $ in a label is no formula
 
 
 def _checked_labels(labels: ArrayLike, n_points: int) -> NDArray[Any]:

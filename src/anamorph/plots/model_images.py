@@ -15,7 +15,7 @@ from anamorph.model import ShapeAppearanceModel
 
 Array = NDArray[np.floating]
 Images = NDArray[Any] | Sequence[Any] | ImageCollection  # those that have a length
-_MOST_IMAGES = 8  # that are shown when nobody says which
+MOST_IMAGES = 8  # that are shown when nobody says which
 
 
 def observed_images(model: ShapeAppearanceModel, images: Any) -> Array:
@@ -72,7 +72,7 @@ def check_integer(name: str, value: object, lowest: int, highest: int | None = N
 
 def checked_indices(indices: Iterable[int] | None, n_images: int) -> list[int]:
     """Return which images to show: the first few if nobody says."""
-    chosen = list(range(min(_MOST_IMAGES, n_images)) if indices is None else indices)
+    chosen = list(range(min(MOST_IMAGES, n_images)) if indices is None else indices)
     if not chosen:
         raise ValueError("no images to show: indices are empty")
     for index in chosen:

@@ -46,10 +46,10 @@ def draw_rows(
             axes.set_axis_off()
         for axes, image in zip(row, images, strict=False):
             frame.draw(axes, palette.rgb(image))
-        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)
     frame.name_sides(panels[0, 0])
     for axes, title in zip(panels[0], titles or (), strict=False):
-        axes.set_title(title, fontsize="medium")
+        axes.set_title(title, fontsize="medium", parse_math=False)  # a $ in a name is no formula
     if keys:
         figure.legend(
             handles=keys,
@@ -124,3 +124,9 @@ def image_titles(names: Sequence[str] | None, chosen: list[int], n_images: int) 
     if len(names) != n_images:
         raise ValueError(f"names must be {n_images}, one for each image, got {len(names)}")
     return [names[n] for n in chosen]
+
+
+def signed(number: float, precision: str = "g") -> str:
+    """Return a number with its sign, which zero has not, and with a minus as wide as a plus."""
+    sign = "+" if number else ""
+    return format(number, f"{sign}{precision}").replace("-", "\N{MINUS SIGN}")

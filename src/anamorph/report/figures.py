@@ -114,7 +114,7 @@ def warps_figure(
     limit = _jacobian_limit(displacement)
     for n, (top, middle, bottom) in enumerate(panels.T):
         frame.draw(top, palette.rgb(images[n]))
-        top.set_title(titles[n], fontsize="medium")
+        top.set_title(titles[n], fontsize="medium", parse_math=False)
         frame.draw(middle, 0.75 * palette.rgb(images[n]))  # so that lines stand out
         plot_deformation(
             displacement[n], over="image", spacing=spacing, colour=MISSING, axes=middle, **grid

@@ -22,6 +22,8 @@ from anamorph.plots import (
     plot_samples,
 )
 from anamorph.plots.model_images import observed_images
+from anamorph.plots.panels import image_titles
+from anamorph.progress import duration
 from anamorph.report.figures import (
     Voxel,
     mean_figure,
@@ -33,7 +35,7 @@ from anamorph.report.markup import Section, paragraph, picture, table
 from anamorph.report.selection import Examined
 from anamorph.report.settings import HEADER, settings_rows
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import count, duration, number, percent, short_names
+from anamorph.report.wording import count, number, percent, short_names
 
 Array = NDArray[np.floating]
 
@@ -161,6 +163,7 @@ def warps_section(
     model: ShapeAppearanceModel,
     examined: Examined | None,
     latents: Array | None,
+    names: Sequence[str] | None,
     voxel: Voxel,
 ) -> Section:
     """Show how images, or else modes, deform the mean."""
@@ -172,7 +175,9 @@ def warps_section(
         observed = observed_images(model, examined.images.subset(chosen))
     elif latents is not None:
         rows = np.linspace(0, len(latents) - 1, min(_MOST_WARPS, len(latents))).astype(int)
-        codes, titles, which = latents[rows], [f"image {n}" for n in rows], "A few images"
+        known = None if names is None else _titles(model, names)
+        titles = image_titles(known, rows.tolist(), len(latents))
+        codes, which = latents[rows], "A few images"
     else:
         first = model.settings_.layout.first_shape
         modes = range(first, first + model.settings_.layout.n_shape)[:_MOST_WARPS]

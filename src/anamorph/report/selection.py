@@ -70,8 +70,6 @@ def examine(
     names : N strings, optional
     """
     n_images = len(images)
-    if names is not None and len(names) != n_images:
-        raise ValueError(f"names must be {n_images}, one for each image, got {len(names)}")
     most = int(np.clip(_MOST_VALUES // model.mean_.size, _FEWEST_IMAGES, _MOST_IMAGES))
     count = min(n_images, most)
     numbers = [int(n) for n in np.linspace(0, n_images - 1, count).round()]

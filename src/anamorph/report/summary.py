@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from anamorph.model import ShapeAppearanceModel
+from anamorph.progress import duration
 from anamorph.report.markup import facts, paragraph
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import LATENTS, LIKELIHOODS, count, duration, grid_unit, percent, times
+from anamorph.report.wording import LATENTS, LIKELIHOODS, count, grid_unit, percent, times
 
 
 def summary(model: ShapeAppearanceModel, shares: ModeShares) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from datetime import date
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -62,10 +63,10 @@ def write_report(
     images : array of shape (N, *space), list of arrays or of paths, or an opened collection
         Images to show fits of; of a large collection a selection is read.
     latents : array of shape (N, K), optional
-        By default those of the images that the model was fitted to, while it knows them and they
-        are as many as `images`; else those of the images that are shown.
+        Of the images. By default they are found from those that are shown, or from all of them if
+        there are labels; without images they are `model.latents_`, while the model has them.
     names : N strings, optional
-        Of the images; those of their files by default.
+        Of the images or latents; those of their files by default.
     labels : N labels, optional
         To colour latents by, as for `anamorph.plots.plot_latents`.
     label_name : str, optional
@@ -82,16 +83,15 @@ def write_report(
     if not path.parent.is_dir():  # before the work, not after it
         raise WriteError(f"{path.parent} does not exist: {path.name} has nowhere to go")
     codes = _known_latents(model, images, latents)
-    if labels is not None and (codes is None or len(np.asarray(labels)) != len(codes)):
-        known = "no latents" if codes is None else f"{len(codes)} latents"
-        raise ValueError(
-            f"labels must be one for each image with latents, got {len(np.asarray(labels))} "
-            f"labels and {known}: give `latents` of the same images"
-        )
+    known = codes if images is None else images
+    _check_count("names", names, known)
+    _check_count("labels", labels, known)
+    if codes is None and images is not None and labels is not None:
+        codes = model.transform(images)
     with matplotlib.rc_context(STYLE):
         examined = None if images is None else examine(model, images, codes, names)
         shares = mode_shares(model)
-        sections = _sections(model, shares, examined, codes, labels, label_name)
+        sections = _sections(model, shares, examined, codes, names, labels, label_name)
     page = _page(model, shares, sections, title or "Shape and appearance model")
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -101,14 +101,24 @@ def write_report(
 def _known_latents(
     model: ShapeAppearanceModel, images: Images | None, latents: ArrayLike | None
 ) -> Array | None:
-    """Return latents of all images, if they are given or if the model still knows them."""
+    """Return latents of all images, if they are given.
+
+    The model may still know latents, but whether they are of these images it cannot tell.
+    """
     if latents is not None:
         rows = np.asarray(latents)
         return checked_latents(model, rows, len(rows) if images is None else len(images))
-    known: Array | None = getattr(model, "latents_", None)
-    if known is None or (images is not None and len(images) != len(known)):
-        return None
-    return known
+    return getattr(model, "latents_", None) if images is None else None
+
+
+def _check_count(name: str, given: Any, known: Sized | None) -> None:
+    """Raise a ValueError unless there is one for each image, or for each row of latents."""
+    if given is None:
+        return
+    if known is None:
+        raise ValueError(f"{name} are of images: give `images`, or their `latents`")
+    if len(given) != len(known):
+        raise ValueError(f"{name} must be {len(known)}, one for each image, got {len(given)}")
 
 
 def _sections(
@@ -116,6 +126,7 @@ def _sections(
     shares: ModeShares,
     examined: Examined | None,
     latents: Array | None,
+    names: Sequence[str] | None,
     labels: ArrayLike | None,
     label_name: str | None,
 ) -> list[Section]:
@@ -128,7 +139,7 @@ def _sections(
     if examined is not None:
         sections.append(fits_section(model, examined, voxel))
     if model.settings_.layout.n_shape > 0:
-        sections.append(warps_section(model, examined, latents, voxel))
+        sections.append(warps_section(model, examined, latents, names, voxel))
     shown = examined.latents if latents is None and examined is not None else latents
     if shown is not None:
         sections.append(latents_section(model, shown, labels, label_name))
