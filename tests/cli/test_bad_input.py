@@ -166,3 +166,39 @@ def test_bugs_still_raise(anamorph, volume_model, monkeypatch):
     monkeypatch.setattr(info, "load_model", fail)
     with pytest.raises(ValueError, match="broadcast"):
         anamorph("info", volume_model)
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "model.latents.tsv", "people.tsv", "fit.toml", "link.png"]
+)
+def test_a_checkpoint_is_no_other_file_of_the_fit(anamorph, pictures, tmp_path, name):
+    people, config = tmp_path / "people.tsv", tmp_path / "fit.toml"
+    people.write_text("participant_id\nface-1\nface-2\nface-3\nface-4\n")
+    config.write_text("components = 2\n")
+    (tmp_path / "link.png").symlink_to(pictures / "face-1.png")
+    files = ("-o", tmp_path / "model.safetensors", "--participants", people, "--config", config)
+    result = anamorph("fit", pictures, *files, *QUICK, "--checkpoint", tmp_path / name)
+    assert f"{tmp_path / name} is an input or output of the fit" in result.error
+    assert (tmp_path / name).exists() == (not name.startswith("model"))
+
+
+def test_tables_and_settings_are_inputs_too(anamorph, picture_model, pictures, tmp_path):
+    people, config = tmp_path / "people.tsv", tmp_path / "comparison.tsv"
+    people.write_text("participant_id\nface-1\nface-2\nface-3\nface-4\n")
+    config.write_text("components = 2\n")
+    latents = picture_model.with_name("pictures.latents.tsv")
+    given = ("--participants", people, "--force")
+    commands = [
+        ("encode", picture_model, pictures, "-o", people),
+        ("fit", pictures, "-o", people, *QUICK),
+        ("fit", pictures, "-o", config, "--config", config, *QUICK),
+        ("compare", pictures, "-o", tmp_path, "--config", config),
+    ]
+    for command in commands:
+        assert "is one of the inputs" in anamorph(*command, *given).error
+    assert people.read_text().startswith("participant_id\nface-1")
+    assert config.read_text() == "components = 2\n"
+    sums = tmp_path / "result.latents.tsv"
+    sums.write_text(latents.read_text())
+    arguments = ("arithmetic", picture_model, "face-1 - face-2", "--latents", sums)
+    assert "is one of the inputs" in anamorph(*arguments, "-o", tmp_path, "--force").error

@@ -75,7 +75,7 @@ def compare(
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
         paths = [output / "comparison.tsv", output / "comparison.png"]
-        reserve(paths, found.all_files, force=force)
+        reserve(paths, [*given.inputs(found), config], force=force)
         comparison = _compared(given, found, settings, components, chosen, fraction, seed, messages)
         _write(comparison, found.names, paths)
         _show(comparison, messages)

@@ -51,7 +51,7 @@ def encode(
         model = load_model(model_file, threads)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
-        reserve([output], [model_file, *found.all_files], force=force)
+        reserve([output], [model_file, *given.inputs(found)], force=force)
         files: Any = given.open_for(model, found)
         with messages.waiting(f"Encoding {len(found)} images"):
             encoded = model._encode(files)

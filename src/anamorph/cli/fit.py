@@ -14,7 +14,7 @@ from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import INTERRUPTED, CommandError, checking
 from anamorph.cli.images import ImageArguments, ImageList
 from anamorph.cli.messages import Messages, talking
-from anamorph.cli.places import beside, reserve
+from anamorph.cli.places import beside, check_checkpoint, reserve
 from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
@@ -96,8 +96,10 @@ def fit(
                 "or a pattern, with one image per file"
             )
         table = beside(output, ".latents.tsv")
-        reserve([output, table], found.all_files, force=force)
+        inputs = [*given.inputs(found), config]
+        reserve([output, table], inputs, force=force)
         checkpoint = checkpoint or beside(output, ".checkpoint")
+        check_checkpoint(checkpoint, [output, table, *inputs])
         model = _fit(settings, given, found, pad, checkpoint, messages)
         _write(model, found, output, table, checkpoint, messages)
 

@@ -57,6 +57,11 @@ class ImageArguments:
             return ImageList(files, identities_of([group[0] for group in files]))
         return _chosen(files, self.participants)
 
+    def inputs(self, images: ImageList | None) -> list[Path]:
+        """Return every file that is read: those of the images, if any, and the table."""
+        files = [] if images is None else images.all_files
+        return files if self.participants is None else [*files, self.participants]
+
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
         """Return images as a model needs them."""
         layout = model.image_format_

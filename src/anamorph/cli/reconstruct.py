@@ -96,7 +96,7 @@ def impute(
         found = given.find()
         given.open_for(model, found)  # headers of all, before the work on the first
         paths = paths_in(output, found.names, "_imputed" + written.suffix)
-        reserve(paths, [model_file, *found.all_files], force=force)
+        reserve(paths, [model_file, *given.inputs(found)], force=force)
 
         def imputed(part: slice) -> Any:
             files: Any = given.open_for(model, found.take(range(len(found))[part]))
