@@ -214,7 +214,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         )
         with use_threads(self.n_threads), one_blas_thread:
             state = self._run(cohort, settings, seed, checkpoint, callback)
-        origin = Origin(len(images), images.affine, images.pad, state.seconds)
+        origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
         self._set_fitted(images.format, settings, state.parameters, list(state.objective), origin)
         self.latents_ = cohort.latents
         return self

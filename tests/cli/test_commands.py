@@ -237,13 +237,32 @@ def test_arithmetic(anamorph, picture_model, pictures, tmp_path):
     assert "no image is called 'face-77'" in result.error
 
 
-def test_arrays_without_a_range_stay_arrays(anamorph, tmp_path):
+@pytest.mark.parametrize("highest", [1, 1000])
+def test_arrays_stay_arrays(anamorph, tmp_path, highest):
     for n, image in enumerate(blobs(N_IMAGES, SPACE)):
-        save_array(tmp_path / f"{n}.npy", 1000 * image)
-    model = tmp_path / "model.safetensors"
-    anamorph("fit", tmp_path / "*.npy", "-o", model, *QUICK, "--pad", 1, succeeds=True)
-    anamorph("sample", model, "-n", 1, "-o", tmp_path / "out", succeeds=True)
+        save_array(tmp_path / f"{n}.npy", highest * image)
+    path = tmp_path / "model.safetensors"
+    anamorph("fit", tmp_path / "*.npy", "-o", path, *QUICK, "--pad", 1, succeeds=True)
+    anamorph("sample", path, "-n", 1, "-o", tmp_path / "out", succeeds=True)
+    expected, _ = ShapeAppearanceModel.load(path).sample(1, random_state=0)
+    written = np.load(tmp_path / "out" / "sample-1.npy")
+    assert np.allclose(written, expected[0, 1:-1, 1:-1], rtol=1e-6)
+
+
+def test_models_of_arrays_that_were_no_files_give_arrays(anamorph, tmp_path):
+    path = tmp_path / "model.safetensors"
+    ShapeAppearanceModel(2, n_iter=1, n_threads=1).fit(blobs(N_IMAGES, SPACE)).save(path)
+    anamorph("sample", path, "-n", 1, "-o", tmp_path / "out", succeeds=True)
     assert np.load(tmp_path / "out" / "sample-1.npy").shape == SPACE
+
+
+def test_pictures_without_a_range_become_arrays(anamorph, tmp_path):
+    for n, image in enumerate(blobs(N_IMAGES, SPACE)):
+        save_picture(tmp_path / f"{n}.tif", 1000 * image)
+    path = tmp_path / "model.safetensors"
+    anamorph("fit", tmp_path / "*.tif", "-o", path, *QUICK, succeeds=True)
+    anamorph("sample", path, "-n", 1, "-o", tmp_path / "out", succeeds=True)
+    assert np.load(tmp_path / "out" / "sample-1.npy").max() > 100
 
 
 # ---- models of label maps

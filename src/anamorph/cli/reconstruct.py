@@ -48,8 +48,8 @@ def reconstruct(
     """Write what the model makes of images, or of latents.
 
     Each goes to a file of its name and _reconstruction (or _shape,
-    _appearance): NIfTI in the space of the images, PNG for pictures, else
-    .npy.
+    _appearance): NIfTI in the space of the images, PNG if they were pictures,
+    else .npy.
     """
     from anamorph.arguments import check_choice
 

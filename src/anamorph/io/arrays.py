@@ -90,10 +90,11 @@ class ArrayImages:
             n_channels = self._n_classes(n_classes)
         self.format = ImageFormat(likelihood, tuple(space), n_channels, self._channel_axis)
 
-    #: Arrays do not say how large their voxels are, nor where.
+    #: Arrays do not say how large their voxels are, nor where, and are no files.
     voxel_size = None
     affine = None
     pad = 0
+    suffix = None
 
     @property
     def identities(self) -> range:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from anamorph.io.arrays import ALMOST_ONE, ImageFormat
 from anamorph.io.cache import Cache
 from anamorph.io.errors import ImageError
-from anamorph.io.formats import open_image
+from anamorph.io.formats import open_image, suffix_of
 from anamorph.io.grid import Affine, Grid
 from anamorph.io.labels import as_labels, one_hot
 from anamorph.io.names import identities_of
@@ -117,6 +117,11 @@ class FileImages:
     def voxel_size(self) -> tuple[float, ...]:
         """Size of a voxel along each axis, in mm; 1 where files have no affine."""
         return self.grid.voxel_size
+
+    @property
+    def suffix(self) -> str:
+        """What the name of the first file ends with, which says what kind of files they are."""
+        return suffix_of(self._first.path)
 
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing."""

@@ -99,6 +99,11 @@ class HiddenImages:
         """Voxels that were added on every side."""
         return self._images.pad
 
+    @property
+    def suffix(self) -> str | None:
+        """What the names of files end with, if the images are files."""
+        return self._images.suffix
+
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing or hidden."""
         return self._masked(part, self._boxes.mask(part))
