@@ -235,7 +235,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if checkpoint is not None and os.path.exists(checkpoint):
             state, latents = read_checkpoint(checkpoint, fingerprint)
             cohort.restore(latents)
-            logger.info("Going on from %s, after %d iterations", checkpoint, len(state.objective))
+            n_done = len(state.objective)
+            logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
+            if n_done > self.n_iter:
+                logger.warning(
+                    "%s holds %d iterations already, and %d are asked for: the model is that "
+                    "after %d; remove the checkpoint to begin again",
+                    *(checkpoint, n_done, self.n_iter, n_done),
+                )
         else:
             state = fit.start(cohort.moments(), seed)
         if state.turn is not None and self._is_finished(state.objective):
@@ -463,8 +470,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             if given != wanted:
                 what = "shape" if name == "space" else "number of channels"
                 raise ImageError(
-                    f"images must have the {what} of those that the model was fitted to, "
-                    f"{wanted}, got {given}"
+                    f"{images.name(0)} must have the {what} of the images that the model was "
+                    f"fitted to, {wanted}, got {given}"
                 )
         images.check(for_fit=False)
         return images

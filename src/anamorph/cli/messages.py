@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("anamorph")
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words, e.g. "1 image" or "3 images"."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 class Messages:
     """Where the text of a command goes.
 

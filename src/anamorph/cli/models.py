@@ -69,7 +69,9 @@ def latent_source(
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
-        return LatentSource(names, [table, *given.inputs(None)], lambda numbers: latents[list(numbers)])
+        return LatentSource(
+            names, [table, *given.inputs(None)], lambda numbers: latents[list(numbers)]
+        )
     found = given.find()
     given.open_for(model, found)  # what is wrong with a header is said before the work begins
 

@@ -104,6 +104,10 @@ class ArrayImages:
     def __len__(self) -> int:
         return len(self._stack)
 
+    def name(self, n: int) -> str:
+        """Return what an image is called in errors."""
+        return f"image {n}"
+
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing."""
         raw = self._stack.read(part)
