@@ -239,8 +239,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
             if n_done > self.n_iter:
                 logger.warning(
-                    "%s holds %d iterations already, and %d are asked for: the model is that "
-                    "after %d; remove the checkpoint to begin again",
+                    "%s is from after iteration %d, and the fit was to end after %d: the model "
+                    "is the one after %d; remove the checkpoint to begin again",
                     *(checkpoint, n_done, self.n_iter, n_done),
                 )
         else:

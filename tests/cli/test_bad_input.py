@@ -240,7 +240,9 @@ def test_a_checkpoint_that_went_further_is_told(anamorph, pictures, tmp_path):
     ShapeAppearanceModel(2, n_iter=2, n_threads=1).fit(files, checkpoint=checkpoint)
     flags = ("-k", 2, "--iterations", 1, "--threads", 1, "--checkpoint", checkpoint)
     result = anamorph("fit", pictures, "-o", tmp_path / "model.safetensors", *flags, succeeds=True)
-    assert f"{checkpoint} holds 2 iterations already, and 1 are asked for" in result.stdout
+    assert (
+        f"{checkpoint} is from after iteration 2, and the fit was to end after 1" in result.stdout
+    )
     assert ShapeAppearanceModel.load(tmp_path / "model.safetensors").n_iter_ == 2
 
 

@@ -7,6 +7,7 @@ from anamorph import presets
 from anamorph.cli import values
 from anamorph.cli.errors import CommandError
 from anamorph.cli.images import find_files, natural_order
+from anamorph.cli.messages import counted
 from anamorph.cli.settings import merged_settings, read_settings
 
 
@@ -84,6 +85,10 @@ def test_there_is_no_such_preset():
         presets.preset("cats")
     with pytest.raises(CommandError, match="--preset must be one of faces, digits"):
         merged_settings("cats", None, {})
+
+
+def test_one_thing_is_not_several():
+    assert [counted(n, "mode") for n in (0, 1, 2)] == ["0 modes", "1 mode", "2 modes"]
 
 
 def test_files_come_in_natural_order(tmp_path):

@@ -13,7 +13,7 @@ from anamorph.cli import options
 from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import INTERRUPTED, CommandError
 from anamorph.cli.images import ImageArguments, ImageList
-from anamorph.cli.messages import Messages, talking
+from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import beside, check_checkpoint, reserve
 from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
 
@@ -159,7 +159,7 @@ def _write(
     seconds = sum(model.origin_.seconds)
     objective = model.objective_[-1] if model.objective_ else None
     messages.say(
-        f"Fitted {len(found)} images in {duration(seconds)}, {model.n_iter_} iterations"
+        f"Fitted {len(found)} images in {duration(seconds)}, {counted(model.n_iter_, 'iteration')}"
         + ("" if objective is None else f", objective {objective:.8g}")
     )
     messages.wrote(output, table)

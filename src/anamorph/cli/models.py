@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from anamorph.cli.messages import counted
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -77,7 +79,7 @@ def latent_source(
 
     def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
         files: Any = given.open_for(model, found.take(numbers))
-        with messages.waiting(f"Encoding {len(numbers)} images"):
+        with messages.waiting(f"Encoding {counted(len(numbers), 'image')}"):
             return model.transform(files)
 
     return LatentSource(found.names, given.inputs(found), encode)

@@ -9,7 +9,7 @@ import typer
 from anamorph.cli import options
 from anamorph.cli.errors import checking
 from anamorph.cli.images import ImageArguments
-from anamorph.cli.messages import talking
+from anamorph.cli.messages import counted, talking
 from anamorph.cli.models import latent_source, load_model, output_of, write_images
 from anamorph.cli.places import paths_in, reserve
 
@@ -63,7 +63,7 @@ def reconstruct(
         paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
         reserve(paths, [model_file, *source.inputs], force=force)
         codes = source.find(range(len(paths)))
-        with messages.waiting(f"Reconstructing {len(paths)} images"):
+        with messages.waiting(f"Reconstructing {counted(len(paths), 'image')}"):
             write_images(
                 model, written, paths, lambda some: model.inverse_transform(codes[some], part)
             )
@@ -102,6 +102,6 @@ def impute(
             files: Any = given.open_for(model, found.take(range(len(found))[part]))
             return model.impute(files)
 
-        with messages.waiting(f"Imputing {len(found)} images"):
+        with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
             write_images(model, written, paths, imputed)
         messages.wrote(*paths)
