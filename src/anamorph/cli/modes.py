@@ -14,6 +14,11 @@ from anamorph.cli.models import load_model, output_of
 from anamorph.cli.places import paths_in, reserve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from anamorph.model import ShapeAppearanceModel
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -50,7 +55,6 @@ def modes(
     """
     from anamorph.io.replace import replacing
     from anamorph.plots import plot_modes, save_animation
-    from anamorph.plots.model_images import along_mode
 
     with talking("modes", quiet, as_json) as messages:
         model = load_model(model_file, threads)
@@ -62,20 +66,23 @@ def modes(
         films = {mode: output / f"mode-{mode}.gif" for mode in numbers} if animate else {}
         reserve([*paths, picture, *films.values()], [model_file], force=force)
         with messages.waiting(f"Drawing {counted(len(numbers), 'mode')}"):
-            images = (
-                image
-                for mode in numbers
-                for image in model.image_format_.to_user(
-                    along_mode(model, mode - 1, places, part="both")
-                )
-            )
-            for path, image in zip(paths, images, strict=True):
+            for path, image in zip(paths, _images(model, numbers, places), strict=True):
                 written.write(path, image)
             save_figure(plot_modes(model, [mode - 1 for mode in numbers], places), picture)
             for mode, film in films.items():
                 with replacing(film) as temporary:
                     save_animation(model, mode - 1, temporary)
         messages.wrote(*paths, picture, *films.values(), look_at=picture)
+
+
+def _images(
+    model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
+) -> Iterator[NDArray[np.floating]]:
+    """Yield images as the model gives them, all places of the first mode first."""
+    from anamorph.plots.model_images import along_mode
+
+    for mode in modes:
+        yield from model.image_format_.to_user(along_mode(model, mode - 1, places, "both"))
 
 
 def _name(mode: int, place: float) -> str:
