@@ -4,8 +4,9 @@ import pytest
 import typer
 
 from anamorph import presets
-from anamorph.cli import values
+from anamorph.cli import app, values
 from anamorph.cli.errors import CommandError
+from anamorph.cli.flags import KEYS
 from anamorph.cli.images import find_files, natural_order
 from anamorph.cli.messages import counted
 from anamorph.cli.settings import merged_settings, read_settings
@@ -64,6 +65,13 @@ def test_wrong_settings_files_are_explained(tmp_path, content, problem):
     with pytest.raises(CommandError, match=problem) as error:
         read_settings(path)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_help_lists_the_keys_of_settings_files(command):
+    options = typer.main.get_command(app).commands[command].params
+    (text,) = [option.help for option in options if option.name == "config"]
+    assert all(key in text for key in KEYS)
 
 
 @pytest.mark.parametrize("name", presets.PRESETS)
