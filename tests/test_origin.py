@@ -47,6 +47,7 @@ def test_a_model_of_files_knows_where_its_voxels_are(images, tmp_path, pad):
     assert np.array_equal(loaded.origin_.affine, files.affine)
     assert loaded.origin_.n_images == len(images)
     assert loaded.origin_.pad == pad
+    assert loaded.origin_.suffix == ".nii"
     assert loaded.origin_.seconds == model.origin_.seconds
     assert np.array_equal(loaded.transform(paths), model.transform(files))
 

@@ -440,7 +440,7 @@ def test_nothing_is_cut_off(drawn, latents):
         (lambda m, x, z: plots.plot_fits(m, x, z, [6]), "an index must be an integer from 0 to 5"),
         (lambda m, x, z: plots.plot_fits(m, x, z, []), "no images to show"),
         (lambda m, x, z: plots.plot_fits(m, x, z, names=["a"]), "names must be 6"),
-        (lambda m, x, z: plots.plot_fits(m, x[:, 1:]), "images must have the shape"),
+        (lambda m, x, z: plots.plot_fits(m, x[:, 1:]), "image 0 must have the shape"),
         (lambda m, x, z: plots.plot_samples(m, 0), "n_pairs must be an integer >= 1, got 0"),
         (lambda m, x, z: plots.plot_arithmetic(m, []), "terms must not be empty"),
         (lambda m, x, z: plots.plot_arithmetic(m, [(1, z[0, 1:], "a")]), "latents must be 1 x 3"),

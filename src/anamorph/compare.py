@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from anamorph.arguments import LAYOUTS, check_choice, checked_components, checked_seed
 from anamorph.encoding import encode
 from anamorph.io.collection import ImageCollection, open_images
+from anamorph.io.errors import ImageError
 from anamorph.io.hidden import Boxes, HiddenImages
 from anamorph.kernels.threads import one_blas_thread, run_parallel, use_threads
 from anamorph.likelihoods import LIKELIHOODS
@@ -105,17 +106,35 @@ def compare_layouts(
     -------
     Comparison
     """
-    layouts = tuple(dict.fromkeys(layouts))
-    models = {name: _model(name, n_components, random_state, model_arguments) for name in layouts}
-    if not models:
-        raise ValueError(f"layouts must be some of {LAYOUTS}, got none")
+    models = layout_models(
+        n_components, layouts=layouts, random_state=random_state, **model_arguments
+    )
     hidden = _hide(images, next(iter(models.values())), fraction, checked_seed(random_state))
     log_likelihood, squared_error = {}, {}
     n_hidden = np.zeros(len(hidden), np.intp)
     for name, model in models.items():
         model.fit(hidden, callback=_named(progress, name))
         log_likelihood[name], squared_error[name], n_hidden = _scores(model, hidden)
-    return Comparison(layouts, log_likelihood, squared_error, n_hidden)
+    return Comparison(tuple(models), log_likelihood, squared_error, n_hidden)
+
+
+def layout_models(
+    n_components: int | tuple[int, int],
+    *,
+    layouts: Sequence[str] = LAYOUTS,
+    random_state: int = 0,
+    **model_arguments: Any,
+) -> dict[str, ShapeAppearanceModel]:
+    """Return the models that `compare_layouts` fits, by layout.
+
+    Parameters
+    ----------
+    n_components, layouts, random_state, **model_arguments
+        As for `compare_layouts`.
+    """
+    if not layouts:
+        raise ValueError(f"layouts must be some of {LAYOUTS}, got none")
+    return {name: _model(name, n_components, random_state, model_arguments) for name in layouts}
 
 
 def _model(
@@ -144,7 +163,18 @@ def _hide(
     opened = open_images(images, model.likelihood, model.channel_axis)
     if isinstance(opened, HiddenImages):
         raise TypeError("images must not have hidden boxes already: their truth would not count")
-    return HiddenImages(opened, Boxes.draw(len(opened), opened.format.space, fraction, seed))
+    hidden = HiddenImages(opened, Boxes.draw(len(opened), opened.format.space, fraction, seed))
+    if not any(_has_truth(hidden, n) for n in range(len(hidden))):
+        raise ImageError(
+            "no image has an observed voxel in its hidden box, so that nothing can be compared: "
+            f"hide a larger fraction than {fraction}, or give images with less that is missing"
+        )
+    return hidden
+
+
+def _has_truth(images: HiddenImages, n: int) -> bool:
+    """Tell whether something that is hidden in an image is known."""
+    return not bool(np.isnan(images.read_hidden(slice(n, n + 1))).all())
 
 
 def _named(

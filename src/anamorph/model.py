@@ -214,7 +214,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         )
         with use_threads(self.n_threads), one_blas_thread:
             state = self._run(cohort, settings, seed, checkpoint, callback)
-        origin = Origin(len(images), images.affine, images.pad, state.seconds)
+        origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
         self._set_fitted(images.format, settings, state.parameters, list(state.objective), origin)
         self.latents_ = cohort.latents
         return self
@@ -235,7 +235,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if checkpoint is not None and os.path.exists(checkpoint):
             state, latents = read_checkpoint(checkpoint, fingerprint)
             cohort.restore(latents)
-            logger.info("Going on from %s, after %d iterations", checkpoint, len(state.objective))
+            n_done = len(state.objective)
+            logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
+            if n_done > self.n_iter:
+                logger.warning(
+                    "%s is from after iteration %d, and the fit was to end after %d: the model "
+                    "is the one after %d; remove the checkpoint to begin again",
+                    *(checkpoint, n_done, self.n_iter, n_done),
+                )
         else:
             state = fit.start(cohort.moments(), seed)
         if state.turn is not None and self._is_finished(state.objective):
@@ -463,8 +470,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             if given != wanted:
                 what = "shape" if name == "space" else "number of channels"
                 raise ImageError(
-                    f"images must have the {what} of those that the model was fitted to, "
-                    f"{wanted}, got {given}"
+                    f"{images.name(0)} must have the {what} of the images that the model was "
+                    f"fitted to, {wanted}, got {given}"
                 )
         images.check(for_fit=False)
         return images

@@ -5,9 +5,11 @@ import gzip
 import numpy as np
 import pytest
 
+from anamorph import ShapeAppearanceModel
 from anamorph.cli import info
-from tests.cli.conftest import QUICK, VOLUME, blobs
-from tests.io.filemaking import rotated_affine, save_nifti
+from anamorph.cli.images import natural_order
+from tests.cli.conftest import QUICK, SPACE, VOLUME, blobs
+from tests.io.filemaking import rotated_affine, save_array, save_nifti, save_picture
 
 
 def truncated_gzip(path):
@@ -96,6 +98,7 @@ def test_bad_model_files(anamorph, tmp_path, content, problem):
         (("-k", 10), "--components must be at most the number of images less one, got 10"),
         (("-k", 0), "--components must be an integer >= 1, got 0"),
         (("-k", "1,1"), "--components must be one integer when --latents='joint'"),
+        (("--latents", "separate"), "for shape, e.g. --components 10,20, got 2"),
         (("--likelihood", "poisson"), "--likelihood must be one of"),
         (("--likelihood", "bernoulli", "--preset", "cats"), "--preset must be one of"),
         (("--latents", "both"), "--latents must be one of"),
@@ -166,3 +169,101 @@ def test_bugs_still_raise(anamorph, volume_model, monkeypatch):
     monkeypatch.setattr(info, "load_model", fail)
     with pytest.raises(ValueError, match="broadcast"):
         anamorph("info", volume_model)
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "model.latents.tsv", "people.tsv", "fit.toml", "link.png"]
+)
+def test_a_checkpoint_is_no_other_file_of_the_fit(anamorph, pictures, tmp_path, name):
+    people, config = tmp_path / "people.tsv", tmp_path / "fit.toml"
+    people.write_text("participant_id\nface-1\nface-2\nface-3\nface-4\n")
+    config.write_text("components = 2\n")
+    (tmp_path / "link.png").symlink_to(pictures / "face-1.png")
+    files = ("-o", tmp_path / "model.safetensors", "--participants", people, "--config", config)
+    result = anamorph("fit", pictures, *files, *QUICK, "--checkpoint", tmp_path / name)
+    assert f"{tmp_path / name} is an input or output of the fit" in result.error
+    assert (tmp_path / name).exists() == (not name.startswith("model"))
+
+
+def test_tables_and_settings_are_inputs_too(anamorph, picture_model, pictures, tmp_path):
+    people, config = tmp_path / "people.tsv", tmp_path / "comparison.tsv"
+    people.write_text("participant_id\nface-1\nface-2\nface-3\nface-4\n")
+    config.write_text("components = 2\n")
+    latents = picture_model.with_name("pictures.latents.tsv")
+    given = ("--participants", people, "--force")
+    commands = [
+        ("encode", picture_model, pictures, "-o", people),
+        ("fit", pictures, "-o", people, *QUICK),
+        ("fit", pictures, "-o", config, "--config", config, *QUICK),
+        ("compare", pictures, "-o", tmp_path, "--config", config),
+    ]
+    for command in commands:
+        assert "is one of the inputs" in anamorph(*command, *given).error
+    assert people.read_text().startswith("participant_id\nface-1")
+    assert config.read_text() == "components = 2\n"
+    sums = tmp_path / "result.latents.tsv"
+    sums.write_text(latents.read_text())
+    arguments = ("arithmetic", picture_model, "face-1 - face-2", "--latents", sums)
+    assert "is one of the inputs" in anamorph(*arguments, "-o", tmp_path, "--force").error
+
+
+def test_images_that_do_not_fit_the_model_are_named(anamorph, picture_model, volumes, tmp_path):
+    save_picture(tmp_path / "grey.png", np.zeros(SPACE, np.uint8))
+    arguments = ("-o", tmp_path / "latents.tsv")
+    error = anamorph("encode", picture_model, tmp_path / "grey.png", *arguments).error
+    assert f"{tmp_path / 'grey.png'} must have the number of channels" in error
+    error = anamorph("encode", picture_model, volumes, *arguments).error
+    assert f"{volumes / 'sub-01.nii.gz'} must have the shape" in error
+
+
+def test_tissue_maps_whose_patterns_were_not_quoted(anamorph, tmp_path):
+    patterns = [tmp_path / "rc1*.nii", tmp_path / "rc2*.nii"]
+    for n, image in enumerate(blobs(3, SPACE)):
+        for kind in (1, 2):
+            save_nifti(tmp_path / f"rc{kind}sub-{n}.nii", image / 3, rotated_affine())
+    flags = ("--tissues", "-k", 1, "--iterations", 1, "--threads", 1)
+    files = sorted(tmp_path.glob("*.nii"))
+    model = tmp_path / "model.safetensors"
+    for command in ("fit", "compare"):
+        error = anamorph(command, *files, *flags[:1], "-o", model).error
+        assert "6 files, which are the classes of one image: quote the patterns" in error
+    anamorph("fit", *patterns, *flags, "-o", model, succeeds=True)
+    error = anamorph("encode", model, *files, "--tissues", "-o", tmp_path / "latents.tsv").error
+    assert "tissue maps of 2 classes: give as many quoted patterns, got 6" in error
+    one = (tmp_path / "rc1sub-1.nii", tmp_path / "rc2sub-1.nii", "--tissues")
+    anamorph("encode", model, *one, "-o", tmp_path / "latents.tsv", succeeds=True)
+
+
+def test_a_checkpoint_that_went_further_is_told(anamorph, pictures, tmp_path):
+    checkpoint = tmp_path / "fit.checkpoint"
+    files = sorted(pictures.iterdir(), key=natural_order)
+    ShapeAppearanceModel(2, n_iter=2, n_threads=1).fit(files, checkpoint=checkpoint)
+    flags = ("-k", 2, "--iterations", 1, "--threads", 1, "--checkpoint", checkpoint)
+    result = anamorph("fit", pictures, "-o", tmp_path / "model.safetensors", *flags, succeeds=True)
+    assert (
+        f"{checkpoint} is from after iteration 2, and the fit was to end after 1" in result.stdout
+    )
+    assert ShapeAppearanceModel.load(tmp_path / "model.safetensors").n_iter_ == 2
+
+
+def test_a_checkpoint_of_another_fit_is_not_gone_on_from(anamorph, pictures, tmp_path):
+    checkpoint = tmp_path / "fit.checkpoint"
+    ShapeAppearanceModel(1, n_iter=1, n_threads=1).fit(blobs(4, SPACE), checkpoint=checkpoint)
+    flags = ("--checkpoint", checkpoint, "-o", tmp_path / "model.safetensors")
+    result = anamorph("fit", pictures, *QUICK, *flags)
+    assert "with other images or settings" in result.error
+    assert "Going on" not in result.stdout
+
+
+def test_comparisons_that_cannot_be_made(anamorph, pictures, tmp_path):
+    arguments = ("compare", pictures, "-o", tmp_path / "out", "--iterations", 1)
+    error = anamorph(*arguments, "-k", 1).error
+    assert error == "--components must be at least 2 for layout 'separate', got 1"
+    assert "--seed must be an integer" in anamorph(*arguments, "-k", 2, "--seed", -1).error
+    image = np.full(SPACE, np.nan, np.float32)
+    image[0, 0], image[0, 1] = 0.2, 0.7
+    for n in range(4):
+        save_array(tmp_path / f"{n}.npy", image)
+    flags = ("-k", 2, "--fraction", 0.01, "--seed", 2)
+    error = anamorph("compare", tmp_path / "*.npy", "-o", tmp_path / "out", *flags).error
+    assert "no image has an observed voxel in its hidden box" in error

@@ -1,6 +1,7 @@
 """Every command from end to end, on files: what is written, where, and in which space."""
 
 import json
+import re
 
 import nibabel as nib
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 from PIL import Image
 
 from anamorph import ShapeAppearanceModel
+from anamorph.cli.figures import save_figure
 from anamorph.io.participants import read_participants
 from anamorph.io.tables import read_latents
+from anamorph.latents import mode_standard_deviations
+from anamorph.plots import plot_arithmetic, plot_modes
 from tests.cli.conftest import N_IMAGES, QUICK, SPACE, VOLUME, blobs
 from tests.io.filemaking import rotated_affine, save_array, save_nifti, save_picture
 
@@ -41,7 +45,13 @@ def test_fit_writes_a_model_and_latents_and_removes_its_checkpoint(anamorph, pic
     names, latents = read_latents(output.parent / "model.latents.tsv", 2)
     assert names == [f"face-{n}" for n in range(1, N_IMAGES + 1)]
     assert latents.shape == (N_IMAGES, 2)
-    for said in ("Reading 10 images", "Iteration 1/2: objective", "s/image", "Wrote"):
+    for said in (
+        "Reading 10 images",
+        "Iteration 1/2: objective",
+        "s/image",
+        "2 iterations",
+        "Wrote",
+    ):
         assert said in result.stdout
     assert result.stderr == ""
 
@@ -151,15 +161,21 @@ def test_reconstructions_are_in_the_space_of_the_images(
 
 def test_modes_are_in_the_space_of_the_images(anamorph, volume_model, tmp_path):
     arguments = ("modes", volume_model, "--modes", "1,2", "--at", "-2,0,2", "--animate")
-    anamorph(*arguments, "-o", tmp_path / "out", succeeds=True)
+    said = anamorph(*arguments, "-o", tmp_path / "out", succeeds=True).stdout
+    assert f"Wrote 9 files to {tmp_path / 'out'}; look at {tmp_path / 'out' / 'modes.png'}" in said
     volumes = [
         check_space(tmp_path / "out" / f"mode-{mode}_{place}sd.nii.gz").get_fdata()
         for mode in (1, 2)
         for place in ("-2", "0", "+2")
     ]
     assert np.array_equal(volumes[1], volumes[4])
-    assert not np.allclose(volumes[0], volumes[2])
-    assert read_picture(tmp_path / "out" / "modes.png").std() > 0
+    model = ShapeAppearanceModel.load(volume_model)
+    deviation = mode_standard_deviations(model.latent_precision_)[1]
+    expected = model.inverse_transform([[0, -2 * deviation]])[0, 1:-1, 1:-1, 1:-1]
+    assert np.allclose(volumes[3], expected, atol=1e-6)
+    save_figure(plot_modes(model, [0, 1], (-2, 0, 2)), tmp_path / "expected.png")
+    drawn = read_picture(tmp_path / "out" / "modes.png")
+    assert np.array_equal(drawn, read_picture(tmp_path / "expected.png"))
     with Image.open(tmp_path / "out" / "mode-2.gif") as film:
         assert film.n_frames > 2
 
@@ -229,7 +245,12 @@ def test_arithmetic(anamorph, picture_model, pictures, tmp_path):
     assert np.allclose(result.json["latents"], expected)
     assert np.allclose(read_latents(tmp_path / "sum" / "result.latents.tsv", 2)[1], expected)
     assert read_picture(tmp_path / "sum" / "result.png").shape == (*SPACE, 3)
-    assert read_picture(tmp_path / "sum" / "arithmetic.png").std() > 0
+    summands = [(1, row["face-1"], "face-1"), (-1, row["face-2"], "face-2")]
+    summands.append((0.5, row["face-10"], "face-10"))
+    model = ShapeAppearanceModel.load(picture_model)
+    save_figure(plot_arithmetic(model, summands), tmp_path / "expected.png")
+    drawn = read_picture(tmp_path / "sum" / "arithmetic.png")
+    assert np.array_equal(drawn, read_picture(tmp_path / "expected.png"))
     arguments = ("arithmetic", picture_model, "face-2 - face-2", pictures, "--json")
     result = anamorph(*arguments, "-o", tmp_path / "zero", succeeds=True)
     assert result.json["latents"] == [0, 0]
@@ -237,13 +258,41 @@ def test_arithmetic(anamorph, picture_model, pictures, tmp_path):
     assert "no image is called 'face-77'" in result.error
 
 
-def test_arrays_without_a_range_stay_arrays(anamorph, tmp_path):
+def test_arithmetic_that_begins_with_a_minus(anamorph, picture_model, tmp_path):
+    latents = picture_model.with_name("pictures.latents.tsv")
+    arguments = ("arithmetic", picture_model, " -face-1 + face-1", "--latents", latents, "--json")
+    result = anamorph(*arguments, "-o", tmp_path / "zero", succeeds=True)
+    assert result.json["latents"] == [0, 0]
+    text = anamorph("arithmetic", "--help", succeeds=True).stdout
+    assert '" -a + b"' in " ".join(text.replace("│", " ").split())  # wherever lines are broken
+
+
+@pytest.mark.parametrize("highest", [1, 1000])
+def test_arrays_stay_arrays(anamorph, tmp_path, highest):
     for n, image in enumerate(blobs(N_IMAGES, SPACE)):
-        save_array(tmp_path / f"{n}.npy", 1000 * image)
-    model = tmp_path / "model.safetensors"
-    anamorph("fit", tmp_path / "*.npy", "-o", model, *QUICK, "--pad", 1, succeeds=True)
-    anamorph("sample", model, "-n", 1, "-o", tmp_path / "out", succeeds=True)
+        save_array(tmp_path / f"{n}.npy", highest * image)
+    path = tmp_path / "model.safetensors"
+    anamorph("fit", tmp_path / "*.npy", "-o", path, *QUICK, "--pad", 1, succeeds=True)
+    anamorph("sample", path, "-n", 1, "-o", tmp_path / "out", succeeds=True)
+    expected, _ = ShapeAppearanceModel.load(path).sample(1, random_state=0)
+    written = np.load(tmp_path / "out" / "sample-1.npy")
+    assert np.allclose(written, expected[0, 1:-1, 1:-1], rtol=1e-6)
+
+
+def test_models_of_arrays_that_were_no_files_give_arrays(anamorph, tmp_path):
+    path = tmp_path / "model.safetensors"
+    ShapeAppearanceModel(2, n_iter=1, n_threads=1).fit(blobs(N_IMAGES, SPACE)).save(path)
+    anamorph("sample", path, "-n", 1, "-o", tmp_path / "out", succeeds=True)
     assert np.load(tmp_path / "out" / "sample-1.npy").shape == SPACE
+
+
+def test_pictures_without_a_range_become_arrays(anamorph, tmp_path):
+    for n, image in enumerate(blobs(N_IMAGES, SPACE)):
+        save_picture(tmp_path / f"{n}.tif", 1000 * image)
+    path = tmp_path / "model.safetensors"
+    anamorph("fit", tmp_path / "*.tif", "-o", path, *QUICK, succeeds=True)
+    anamorph("sample", path, "-n", 1, "-o", tmp_path / "out", succeeds=True)
+    assert np.load(tmp_path / "out" / "sample-1.npy").max() > 100
 
 
 # ---- models of label maps
@@ -311,11 +360,16 @@ def test_quiet_says_nothing(anamorph, picture_model, pictures, tmp_path):
         ("fit", pictures, "-o", tmp_path / "model.safetensors", *QUICK),
         ("encode", picture_model, pictures, "-o", tmp_path / "latents.tsv"),
         ("sample", picture_model, "-n", 1, "-o", tmp_path / "samples"),
-        ("info", picture_model),
     ]
     for command in commands:
         result = anamorph(*command, "--quiet", succeeds=True)
         assert (result.stdout, result.stderr) == ("", "")
+
+
+def test_what_was_asked_for_is_shown_also_when_quiet(anamorph, picture_model):
+    said = anamorph("info", picture_model, "--quiet", succeeds=True).stdout
+    assert "gaussian" in said
+    assert re.search(r"time +\d+ s\b", said)
 
 
 def test_outputs_are_replaced_only_by_force_and_inputs_never(

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from anamorph import ShapeAppearanceModel, demo
+from anamorph import ShapeAppearanceModel, compare, demo
 from anamorph.io.participants import read_participants
 from anamorph.io.tables import write_latents
-from tests.cli.conftest import N_IMAGES, VOLUME, blobs
-from tests.io.filemaking import rotated_affine, save_nifti
+from tests.cli.conftest import N_IMAGES, SPACE, VOLUME, blobs
+from tests.io.filemaking import rotated_affine, save_array, save_nifti
 
 
 def test_compare(anamorph, pictures, tmp_path):
@@ -25,6 +25,31 @@ def test_compare(anamorph, pictures, tmp_path):
         assert np.isclose(means[layout]["log_likelihood"], values.mean())
     assert "--layouts must be among" in anamorph(*arguments, "--layouts", "both").error
     assert "--fraction must be between" in anamorph(*arguments, "--fraction", 1).error
+
+
+def test_compare_takes_settings_from_a_file(anamorph, pictures, tmp_path, monkeypatch):
+    fitted = []
+
+    def compare_layouts(images, n_components, *, random_state, **arguments):
+        fitted.append((n_components, random_state, images.pad))
+        raise KeyboardInterrupt  # nothing has to be fitted to know
+
+    monkeypatch.setattr(compare, "compare_layouts", compare_layouts)
+    config = tmp_path / "settings.toml"
+    config.write_text("components = [1, 3]\nseed = 7\n")
+    arguments = ("compare", pictures, "-o", tmp_path / "out")
+    anamorph(*arguments, "--config", config)
+    anamorph(*arguments, "--config", config, "-k", 2, "--seed", 1, "--pad", 3)
+    anamorph(*arguments, "--preset", "brains3d", "--likelihood", "gaussian", "-k", 5)
+    assert fitted == [((1, 3), 7, 0), (2, 1, 3), (5, 0, 0)]
+
+
+def test_compare_knows_where_channels_are(anamorph, tmp_path):
+    for n, image in enumerate(blobs(5, SPACE)):
+        save_array(tmp_path / f"{n}.npy", np.stack([image, 1 - image]))
+    flags = ("-k", 2, "--layouts", "appearance", "--iterations", 1, "--channel-axis", 1)
+    arguments = ("compare", tmp_path / "*.npy", "-o", tmp_path / "out", *flags, "--json")
+    assert anamorph(*arguments, succeeds=True).json["n_images"] == 5
 
 
 @pytest.fixture

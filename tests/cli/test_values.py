@@ -4,9 +4,11 @@ import pytest
 import typer
 
 from anamorph import presets
-from anamorph.cli import values
+from anamorph.cli import app, values
 from anamorph.cli.errors import CommandError
+from anamorph.cli.flags import KEYS
 from anamorph.cli.images import find_files, natural_order
+from anamorph.cli.messages import counted
 from anamorph.cli.settings import merged_settings, read_settings
 
 
@@ -65,6 +67,13 @@ def test_wrong_settings_files_are_explained(tmp_path, content, problem):
     assert str(path) in str(error.value)
 
 
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_help_lists_the_keys_of_settings_files(command):
+    options = typer.main.get_command(app).commands[command].params
+    (text,) = [option.help for option in options if option.name == "config"]
+    assert all(key in text for key in KEYS)
+
+
 @pytest.mark.parametrize("name", presets.PRESETS)
 def test_presets_are_arguments_of_the_estimator(name):
     from anamorph import ShapeAppearanceModel
@@ -84,6 +93,10 @@ def test_there_is_no_such_preset():
         presets.preset("cats")
     with pytest.raises(CommandError, match="--preset must be one of faces, digits"):
         merged_settings("cats", None, {})
+
+
+def test_one_thing_is_not_several():
+    assert [counted(n, "mode") for n in (0, 1, 2)] == ["0 modes", "1 mode", "2 modes"]
 
 
 def test_files_come_in_natural_order(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from anamorph.io.errors import WriteError
 from anamorph.io.replace import replacing
+from anamorph.io.tensors import write_tensors
 
 
 def test_the_file_appears_at_the_end(tmp_path):
@@ -41,3 +42,23 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path):
         with pytest.raises(WriteError, match="not a plain file"), replacing(type(tmp_path)(path)):
             pass
     assert tmp_path.is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are POSIX")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
+def test_permissions_are_those_of_any_new_file(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        with replacing(tmp_path / "a.txt") as temporary:
+            temporary.write_text("new")
+        write_tensors(tmp_path / "model", "model", 1, {}, {})
+    finally:
+        os.umask(before)
+    for name in ("a.txt", "model"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == mode
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(WriteError, match="cannot be written"), replacing(tmp_path / "file" / "a"):
+        pass

@@ -26,7 +26,8 @@ def arithmetic(
         typer.Argument(
             metavar="SUM",
             help="Names of images (their participant_id) with + and -, and numbers as factors: "
-            '"a - b + 0.5*c". Put it in quotes.',
+            '"a - b + 0.5*c". Put it in quotes, and a space before a minus at its beginning: '
+            '" -a + b".',
         ),
     ],
     output: options.OutputFolder,

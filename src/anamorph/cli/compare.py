@@ -12,9 +12,9 @@ from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import CommandError, checking
 from anamorph.cli.figures import save_figure
 from anamorph.cli.images import ImageArguments, ImageList
-from anamorph.cli.messages import Messages, talking
+from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import reserve
-from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
+from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
     from anamorph.compare import Comparison
@@ -23,25 +23,37 @@ EXAMPLES = """[bold]Examples[/bold]
 anamorph compare faces/ -k 16 -o comparison/
 anamorph compare labels/ --labels -k 8 --layouts joint,shape -o comparison/"""
 
-_LAYOUTS = ("joint", "separate", "shape", "appearance")
-_DECIDED = ("n_components", "latents", "random_state")  # by the comparison, not by settings
+
+_DEFAULTS = {"n_components": 16, "random_state": 0}
 
 
 def compare(
     images: options.Images,
     output: options.OutputFolder,
     components: Annotated[
-        int, typer.Option("--components", "-k", min=1, metavar="K", help="Latents of every model.")
-    ] = 16,
+        str | None,
+        typer.Option(
+            "--components",
+            "-k",
+            metavar="K",
+            help="Latents of every model, of which separate ones have half for shape unless "
+            "'A,S' says otherwise. By default 16.",
+        ),
+    ] = None,
     layouts: Annotated[
-        str, typer.Option(metavar="NAMES", help="Kinds of models to compare.")
-    ] = ",".join(_LAYOUTS),
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Kinds of models to compare: joint, separate, shape, appearance; by default all.",
+        ),
+    ] = None,
     fraction: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of every image to hide, from 0 to 1.")
     ] = 0.25,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Of what is hidden, and of the fits.")
-    ] = 0,
+        int | None,
+        typer.Option(metavar="N", help="Of what is hidden, and of the fits; by default 0."),
+    ] = None,
     preset: setting.Preset = None,
     config: setting.Config = None,
     likelihood: setting.Likelihood = None,
@@ -52,6 +64,8 @@ def compare(
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
+    pad: setting.Pad = 0,
+    channel_axis: setting.ChannelAxis = None,
     cache: options.CacheFolder = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -63,9 +77,12 @@ def compare(
     it. Writes comparison.tsv (a row per image) and comparison.png.
     """
     flags = {
+        "n_components": components,
         "likelihood": chosen_likelihood(likelihood, labels, tissues),
         "n_iter": iterations,
+        "channel_axis": channel_axis,
         "n_threads": threads,
+        "random_state": seed,
     }
     with talking("compare", quiet, as_json) as messages:
         settings = merged_settings(preset, config, flags)
@@ -73,20 +90,22 @@ def compare(
         if not 0 < fraction < 1:
             raise CommandError(f"--fraction must be between 0 and 1, got {fraction}")
         given = ImageArguments(images, tissues, participants, resample, cache)
-        found = given.find()
+        found = given.find_several()
         paths = [output / "comparison.tsv", output / "comparison.png"]
-        reserve(paths, found.all_files, force=force)
-        comparison = _compared(given, found, settings, components, chosen, fraction, seed, messages)
+        reserve(paths, [*given.inputs(found), config], force=force)
+        comparison = _compared(given, found, settings, chosen, fraction, pad, messages)
         _write(comparison, found.names, paths)
         _show(comparison, messages)
         messages.wrote(*paths)
 
 
-def _checked_layouts(text: str) -> tuple[str, ...]:
-    chosen = values.words("--layouts", text)
+def _checked_layouts(text: str | None) -> tuple[str, ...]:
+    from anamorph.arguments import LAYOUTS
+
+    chosen = LAYOUTS if text is None else values.words("--layouts", text)
     for name in chosen:
-        if name not in _LAYOUTS:
-            raise CommandError(f"--layouts must be among {', '.join(_LAYOUTS)}, got {name}")
+        if name not in LAYOUTS:
+            raise CommandError(f"--layouts must be among {', '.join(LAYOUTS)}, got {name}")
     return chosen
 
 
@@ -94,40 +113,29 @@ def _compared(
     given: ImageArguments,
     found: ImageList,
     settings: dict[str, Any],
-    n_components: int,
     layouts: tuple[str, ...],
     fraction: float,
-    seed: int,
+    pad: int,
     messages: Messages,
 ) -> Comparison:
-    from anamorph.arguments import checked_settings
     from anamorph.cli.bar import FitDisplay
-    from anamorph.compare import compare_layouts
-    from anamorph.io.files import FileImages
-    from anamorph.model import ShapeAppearanceModel
+    from anamorph.compare import compare_layouts, layout_models
 
-    settings = {name: value for name, value in settings.items() if name not in _DECIDED}
-    model = ShapeAppearanceModel(n_components, **settings)
-    check_likelihood(model)
-    files = FileImages(
-        found.for_reader,
-        model.likelihood,
-        model.channel_axis,
-        resample=given.resample,
-        cache=given.cache,
-    )
+    arguments = _DEFAULTS | settings
+    arguments.pop("latents", None)  # layouts stand for all of them
     with checking():
-        checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
+        models = list(layout_models(layouts=layouts, **arguments).values())
+    files = given.open_to_fit(models[0], found, pad)
+    for model in models:
+        check_settings(model, files)
     with FitDisplay(messages) as display:
-        display.stage(f"Fitting {len(layouts)} kinds of models to {len(found)} images")
+        display.stage(f"Fitting {counted(len(layouts), 'kind')} of models to {len(found)} images")
         return compare_layouts(
             files,
-            n_components,
             layouts=layouts,
             fraction=fraction,
-            random_state=seed,
             progress=display.advance_named,
-            **settings,
+            **arguments,
         )
 
 

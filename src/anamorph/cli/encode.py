@@ -9,7 +9,7 @@ import typer
 
 from anamorph.cli import options
 from anamorph.cli.images import ImageArguments
-from anamorph.cli.messages import talking
+from anamorph.cli.messages import counted, talking
 from anamorph.cli.models import load_model
 from anamorph.cli.places import reserve
 
@@ -51,9 +51,9 @@ def encode(
         model = load_model(model_file, threads)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
-        reserve([output], [model_file, *found.all_files], force=force)
+        reserve([output], [model_file, *given.inputs(found)], force=force)
         files: Any = given.open_for(model, found)
-        with messages.waiting(f"Encoding {len(found)} images"):
+        with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
             encoded = model._encode(files)
         more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
         write_latents(output, found.names, encoded.latents, more)

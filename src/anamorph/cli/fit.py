@@ -11,14 +11,13 @@ import typer
 
 from anamorph.cli import options
 from anamorph.cli import setting_options as setting
-from anamorph.cli.errors import INTERRUPTED, CommandError, checking
+from anamorph.cli.errors import INTERRUPTED, CommandError
 from anamorph.cli.images import ImageArguments, ImageList
-from anamorph.cli.messages import Messages, talking
-from anamorph.cli.places import beside, reserve
-from anamorph.cli.settings import check_likelihood, chosen_likelihood, merged_settings
+from anamorph.cli.messages import Messages, counted, talking
+from anamorph.cli.places import beside, check_checkpoint, reserve
+from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
-    from anamorph.io.files import FileImages
     from anamorph.model import ShapeAppearanceModel
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -89,15 +88,12 @@ def fit(
     with talking("fit", quiet, as_json) as messages:
         settings = merged_settings(preset, config, flags)
         given = ImageArguments(images, tissues, participants, resample, cache)
-        found = given.find()
-        if len(found) < 2:
-            raise CommandError(
-                f"{found.all_files[0]} is one image, and a model needs at least two: give a folder "
-                "or a pattern, with one image per file"
-            )
+        found = given.find_several()
         table = beside(output, ".latents.tsv")
-        reserve([output, table], found.all_files, force=force)
+        inputs = [*given.inputs(found), config]
+        reserve([output, table], inputs, force=force)
         checkpoint = checkpoint or beside(output, ".checkpoint")
+        check_checkpoint(checkpoint, [output, table, *inputs])
         model = _fit(settings, given, found, pad, checkpoint, messages)
         _write(model, found, output, table, checkpoint, messages)
 
@@ -111,26 +107,17 @@ def _fit(
     messages: Messages,
 ) -> ShapeAppearanceModel:
     from anamorph.cli.bar import FitDisplay
-    from anamorph.io.files import FileImages
     from anamorph.model import ShapeAppearanceModel
 
     model = ShapeAppearanceModel(**settings)
-    check_likelihood(model)
     try:
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
-            files: Any = FileImages(
-                found.for_reader,
-                model.likelihood,
-                model.channel_axis,
-                resample=given.resample,
-                pad=pad,
-                cache=given.cache,
-            )
-            _check(model, files)
+            files: Any = given.open_to_fit(model, found, pad)
+            check_settings(model, files)
             files.check(for_fit=True)
             display.stage(
-                f"Going on from {checkpoint}"
+                f"Reading {checkpoint}, to go on from it"
                 if checkpoint.exists()
                 else "Starting (where kernels are not compiled yet, this takes a minute)"
             )
@@ -139,18 +126,6 @@ def _fit(
     except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
         _tell_how_to_go_on(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
-
-
-def _check(model: ShapeAppearanceModel, files: FileImages) -> None:
-    """Check settings before the fit does, in which a ValueError would be a bug."""
-    from anamorph.arguments import checked_seed, checked_settings
-    from anamorph.kernels.threads import use_threads
-
-    with checking():
-        checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
-        checked_seed(model.random_state)
-        with use_threads(model.n_threads):
-            pass
 
 
 def _tell_how_to_go_on(checkpoint: Path) -> None:
@@ -184,7 +159,7 @@ def _write(
     seconds = sum(model.origin_.seconds)
     objective = model.objective_[-1] if model.objective_ else None
     messages.say(
-        f"Fitted {len(found)} images in {duration(seconds)}, {model.n_iter_} iterations"
+        f"Fitted {len(found)} images in {duration(seconds)}, {counted(model.n_iter_, 'iteration')}"
         + ("" if objective is None else f", objective {objective:.8g}")
     )
     messages.wrote(output, table)

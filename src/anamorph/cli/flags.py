@@ -22,3 +22,5 @@ FLAGS = {
     "memory_budget": "--memory",
     "random_state": "--seed",
 }
+#: Keys of TOML files, and the arguments that they set.
+KEYS = {flag.removeprefix("--"): name for name, flag in FLAGS.items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anamorph.cli.errors import CommandError
+from anamorph.cli.errors import CommandError, checking
 
 if TYPE_CHECKING:
     from anamorph.io.files import FileImages
@@ -57,6 +57,44 @@ class ImageArguments:
             return ImageList(files, identities_of([group[0] for group in files]))
         return _chosen(files, self.participants)
 
+    def find_several(self) -> ImageList:
+        """Return the files of images to fit a model to, of which there must be some."""
+        images = self.find()
+        if len(images) > 1:
+            return images
+        if self.tissues and all(Path(argument).is_file() for argument in self.arguments):
+            raise CommandError(
+                f"--tissues got {len(self.arguments)} files, which are the classes of one image: "
+                "quote the patterns, one for each class, so that the shell does not replace them "
+                "by their files, e.g. --tissues 'rc1*.nii' 'rc2*.nii'"
+            )
+        raise CommandError(
+            f"{images.all_files[0]} is one image, and a model needs at least two: give a folder "
+            "or a pattern, with one image per file"
+        )
+
+    def open_to_fit(self, model: ShapeAppearanceModel, images: ImageList, pad: int) -> FileImages:
+        """Return images to fit a model to, with a margin of some voxels."""
+        from anamorph.arguments import check_choice
+        from anamorph.io.files import FileImages
+        from anamorph.likelihoods import LIKELIHOODS
+
+        with checking():  # it decides how files are read
+            check_choice("likelihood", model.likelihood, tuple(LIKELIHOODS))
+        return FileImages(
+            images.for_reader,
+            model.likelihood,
+            model.channel_axis,
+            resample=self.resample,
+            pad=pad,
+            cache=self.cache,
+        )
+
+    def inputs(self, images: ImageList | None) -> list[Path]:
+        """Return every file that is read: those of the images, if any, and the table."""
+        files = [] if images is None else images.all_files
+        return files if self.participants is None else [*files, self.participants]
+
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
         """Return images as a model needs them."""
         layout = model.image_format_
@@ -69,6 +107,12 @@ class ImageArguments:
             raise CommandError(
                 "this model was fitted to tissue maps: give --tissues, and a quoted pattern for "
                 "each class in the same order"
+            )
+        n_classes = layout.n_channels - 1  # the last one is the background
+        if was_tissues and len(images.files[0]) != n_classes:
+            raise CommandError(
+                f"this model was fitted to tissue maps of {n_classes} classes: give as many quoted "
+                f"patterns, got {len(images.files[0])}"
             )
         return model.open_files(images.for_reader, resample=self.resample, cache=self.cache)
 

@@ -27,13 +27,17 @@ def info(
     from rich import box
     from rich.table import Table
 
+    from anamorph.progress import duration
+
     with talking("info", quiet, as_json) as messages:
         facts = facts_of(load_model(model_file), model_file)
         messages.result(**facts)
         table = Table("", "", box=box.SIMPLE, show_header=False, title=str(model_file))
-        for name, value in facts.items():
-            table.add_row(name.replace("_", " "), _text(value))
-        messages.show(table)
+        shown = {name.replace("_", " "): _text(value) for name, value in facts.items()}
+        shown["seconds"] = duration(facts["seconds"])
+        for name, text in shown.items():
+            table.add_row("time" if name == "seconds" else name, text)
+        messages.answer(table)
 
 
 def facts_of(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:

@@ -9,9 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
 
 _logger = logging.getLogger("anamorph")
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words, e.g. "1 image" or "3 images"."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 class Messages:
@@ -24,7 +31,7 @@ class Messages:
     command : str
         Its name, which the JSON object begins with.
     quiet : bool
-        Whether to say nothing.
+        Whether to say nothing but what was asked for.
     as_json : bool
         Whether to end with a JSON object on standard output.
     """
@@ -45,6 +52,13 @@ class Messages:
         if not self.as_json:
             self.console.print(thing)
 
+    def answer(self, thing: RenderableType) -> None:
+        """Show what was asked for, which is no message: also when quiet, but not beside JSON."""
+        from rich.console import Console
+
+        if not self.as_json:
+            Console().print(thing)
+
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
         """Show that something goes on: a spinner on a terminal, a line elsewhere."""
@@ -59,13 +73,21 @@ class Messages:
         """Add to the JSON object."""
         self._result |= facts
 
-    def wrote(self, *paths: Any) -> None:
-        """Say and note which files were written."""
+    def wrote(self, *paths: Path, look_at: Path | None = None) -> None:
+        """Say and note which files were written.
+
+        Parameters
+        ----------
+        *paths : Path
+        look_at : Path, optional
+            The one of them that shows all, named also where they are many.
+        """
         self.result(files=[str(path) for path in paths])
-        if len(paths) > _MOST_NAMED:
-            self.say(f"Wrote {len(paths)} files to {paths[0].parent}")
-        else:
+        if len(paths) <= _MOST_NAMED:
             self.say(f"Wrote {', '.join(map(str, paths))}")
+        else:
+            hint = "" if look_at is None else f"; look at {look_at}"
+            self.say(f"Wrote {len(paths)} files to {paths[0].parent}{hint}")
 
     def _end(self) -> None:
         if self.as_json:

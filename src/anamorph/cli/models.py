@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from anamorph.cli.messages import counted
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -69,16 +71,18 @@ def latent_source(
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
-        return LatentSource(names, [table], lambda numbers: latents[list(numbers)])
+        return LatentSource(
+            names, [table, *given.inputs(None)], lambda numbers: latents[list(numbers)]
+        )
     found = given.find()
     given.open_for(model, found)  # what is wrong with a header is said before the work begins
 
     def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
         files: Any = given.open_for(model, found.take(numbers))
-        with messages.waiting(f"Encoding {len(numbers)} images"):
+        with messages.waiting(f"Encoding {counted(len(numbers), 'image')}"):
             return model.transform(files)
 
-    return LatentSource(found.names, found.all_files, encode)
+    return LatentSource(found.names, given.inputs(found), encode)
 
 
 def write_images(

@@ -9,12 +9,12 @@ import typer
 from anamorph.cli import options, values
 from anamorph.cli.errors import CommandError
 from anamorph.cli.figures import save_figure
-from anamorph.cli.messages import talking
-from anamorph.cli.models import load_model, output_of, write_images
+from anamorph.cli.messages import counted, talking
+from anamorph.cli.models import load_model, output_of
 from anamorph.cli.places import paths_in, reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -60,23 +60,34 @@ def modes(
         model = load_model(model_file, threads)
         written = output_of(model, probabilities)
         numbers, places = _checked_modes(model, chosen), values.numbers("--at", at)
-        names = [f"mode-{mode}_{_signed(place)}sd" for mode in numbers for place in places]
+        names = [_name(mode, place) for mode in numbers for place in places]
         paths = paths_in(output, names, written.suffix)
         picture = output / "modes.png"
-        films = [output / f"mode-{mode}.gif" for mode in numbers] if animate else []
-        reserve([*paths, picture, *films], [model_file], force=force)
-        with messages.waiting(f"Drawing {len(numbers)} modes"):
-            codes = _latents_along(model, numbers, places)
-            write_images(model, written, paths, lambda some: model.inverse_transform(codes[some]))
+        films = {mode: output / f"mode-{mode}.gif" for mode in numbers} if animate else {}
+        reserve([*paths, picture, *films.values()], [model_file], force=force)
+        with messages.waiting(f"Drawing {counted(len(numbers), 'mode')}"):
+            for path, image in zip(paths, _images(model, numbers, places), strict=True):
+                written.write(path, image)
             save_figure(plot_modes(model, [mode - 1 for mode in numbers], places), picture)
-            for mode, film in zip(numbers, films, strict=False):
+            for mode, film in films.items():
                 with replacing(film) as temporary:
                     save_animation(model, mode - 1, temporary)
-        messages.wrote(*paths, picture, *films)
+        messages.wrote(*paths, picture, *films.values(), look_at=picture)
 
 
-def _signed(place: float) -> str:
-    return f"{place:+g}" if place else "0"
+def _images(
+    model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
+) -> Iterator[NDArray[np.floating]]:
+    """Yield images as the model gives them, all places of the first mode first."""
+    from anamorph.plots.model_images import along_mode
+
+    for mode in modes:
+        yield from model.image_format_.to_user(along_mode(model, mode - 1, places, "both"))
+
+
+def _name(mode: int, place: float) -> str:
+    """Return what an image is called, e.g. "mode-1_-3sd", "mode-1_0sd"."""
+    return f"mode-{mode}_{place:+g}sd" if place else f"mode-{mode}_0sd"
 
 
 def _checked_modes(model: ShapeAppearanceModel, text: str | None) -> tuple[int, ...]:
@@ -88,18 +99,3 @@ def _checked_modes(model: ShapeAppearanceModel, text: str | None) -> tuple[int, 
         if not 1 <= number <= n_latents:
             raise CommandError(f"--modes must be from 1 to {n_latents}, got {number}")
     return numbers
-
-
-def _latents_along(
-    model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
-) -> NDArray[np.float64]:
-    """Return latents (n_modes * n_places, K), all places of the first mode first."""
-    import numpy as np
-
-    from anamorph.latents import mode_standard_deviations
-
-    deviations = mode_standard_deviations(model.latent_precision_)
-    codes = np.zeros((len(modes), len(places), len(deviations)))
-    for row, mode in zip(codes, modes, strict=True):
-        row[:, mode - 1] = np.array(places) * deviations[mode - 1]
-    return codes.reshape(-1, len(deviations))

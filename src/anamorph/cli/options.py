@@ -89,7 +89,11 @@ CacheFolder = Annotated[
 Quiet = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", metavar="", rich_help_panel=_TALK_PANEL, help="Say nothing but errors."
+        "--quiet",
+        "-q",
+        metavar="",
+        rich_help_panel=_TALK_PANEL,
+        help="Say nothing but errors and what was asked for.",
     ),
 ]
 AsJson = Annotated[

@@ -9,7 +9,7 @@ from pathlib import Path
 from anamorph.cli.errors import CommandError
 
 
-def reserve(paths: Sequence[Path], inputs: Iterable[Path] = (), *, force: bool) -> None:
+def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force: bool) -> None:
     """Make the folders of files that will be written, and raise a CommandError if one may not be.
 
     Called before the work begins: nobody waits for hours to learn that the result has no place.
@@ -18,12 +18,12 @@ def reserve(paths: Sequence[Path], inputs: Iterable[Path] = (), *, force: bool) 
     ----------
     paths : list of Path
         Files to write.
-    inputs : list of Path
-        Files that are read, which are not replaced even by force.
+    inputs : list of Path or None
+        Files that are read, which are not replaced even by force; None was not given.
     force : bool
         Whether files that exist may be replaced.
     """
-    kept = {os.path.realpath(path) for path in inputs}
+    kept = _real(inputs)
     for path in paths:
         if os.path.realpath(path) in kept:
             raise CommandError(f"{path} is one of the inputs: write somewhere else")
@@ -38,6 +38,22 @@ def reserve(paths: Sequence[Path], inputs: Iterable[Path] = (), *, force: bool) 
             raise CommandError(f"{folder} cannot be made: {error.strerror}") from None
         if not os.access(folder, os.W_OK):
             raise CommandError(f"{folder} may not be written to: check its permissions")
+
+
+def check_checkpoint(path: Path, others: Iterable[Path | None]) -> None:
+    """Raise a CommandError if a checkpoint, which is removed at the end, is one of other files.
+
+    Parameters
+    ----------
+    path : Path
+    others : list of Path or None
+        Files that the fit reads or writes; None was not given.
+    """
+    if os.path.realpath(path) in _real(others):
+        raise CommandError(
+            f"--checkpoint {path} is an input or output of the fit, and would be removed at its "
+            "end: give another file"
+        )
 
 
 def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
@@ -62,3 +78,8 @@ def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
 def beside(output: Path, ending: str) -> Path:
     """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
     return output.with_name(output.name.removesuffix(".safetensors") + ending)
+
+
+def _real(paths: Iterable[Path | None]) -> set[str]:
+    """Return where paths lead to, links followed, without those that were not given."""
+    return {os.path.realpath(path) for path in paths if path is not None}

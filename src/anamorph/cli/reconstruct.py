@@ -9,7 +9,7 @@ import typer
 from anamorph.cli import options
 from anamorph.cli.errors import checking
 from anamorph.cli.images import ImageArguments
-from anamorph.cli.messages import talking
+from anamorph.cli.messages import counted, talking
 from anamorph.cli.models import latent_source, load_model, output_of, write_images
 from anamorph.cli.places import paths_in, reserve
 
@@ -48,8 +48,8 @@ def reconstruct(
     """Write what the model makes of images, or of latents.
 
     Each goes to a file of its name and _reconstruction (or _shape,
-    _appearance): NIfTI in the space of the images, PNG for pictures, else
-    .npy.
+    _appearance): NIfTI in the space of the images, PNG if they were pictures,
+    else .npy.
     """
     from anamorph.arguments import check_choice
 
@@ -63,7 +63,7 @@ def reconstruct(
         paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
         reserve(paths, [model_file, *source.inputs], force=force)
         codes = source.find(range(len(paths)))
-        with messages.waiting(f"Reconstructing {len(paths)} images"):
+        with messages.waiting(f"Reconstructing {counted(len(paths), 'image')}"):
             write_images(
                 model, written, paths, lambda some: model.inverse_transform(codes[some], part)
             )
@@ -96,12 +96,12 @@ def impute(
         found = given.find()
         given.open_for(model, found)  # headers of all, before the work on the first
         paths = paths_in(output, found.names, "_imputed" + written.suffix)
-        reserve(paths, [model_file, *found.all_files], force=force)
+        reserve(paths, [model_file, *given.inputs(found)], force=force)
 
         def imputed(part: slice) -> Any:
             files: Any = given.open_for(model, found.take(range(len(found))[part]))
             return model.impute(files)
 
-        with messages.waiting(f"Imputing {len(found)} images"):
+        with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
             write_images(model, written, paths, imputed)
         messages.wrote(*paths)

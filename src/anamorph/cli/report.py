@@ -72,8 +72,7 @@ def report(
         model = load_model(model_file, threads)
         given = ImageArguments(images or [], tissues, participants, resample, cache)
         found = given.find() if given.arguments else None
-        inputs = [path for path in (model_file, latents, participants) if path is not None]
-        reserve([output], [*inputs, *(found.all_files if found else ())], force=force)
+        reserve([output], [model_file, latents, *given.inputs(found)], force=force)
         if found is None:
             shown = _known_latents(model, model_file, latents, messages)
         else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from anamorph.cli import options
-from anamorph.cli.messages import talking
+from anamorph.cli.messages import counted, talking
 from anamorph.cli.models import load_model, output_of, write_images
 from anamorph.cli.places import paths_in, reserve
 
@@ -48,7 +48,7 @@ def sample(
         paths, table = paths_in(output, names, written.suffix), output / "latents.tsv"
         reserve([*paths, table], [model_file], force=force)
         codes = draw_latents(model.latent_precision_, number, np.random.default_rng(seed))
-        with messages.waiting(f"Drawing {number} images"):
+        with messages.waiting(f"Drawing {counted(number, 'image')}"):
             write_images(model, written, paths, lambda some: model.inverse_transform(codes[some]))
         write_latents(table, names, codes)
         messages.wrote(*paths, table)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from anamorph.cli.flags import KEYS
+
 _MODEL = "Model"
 _FITTING = "Fitting"
 _IMAGES = "Images"
@@ -34,8 +36,8 @@ Config = Annotated[
     typer.Option(
         metavar="TOML",
         rich_help_panel=_MODEL,
-        help="Settings from a file, e.g. 'components = 20'; keys are the flags of this list, "
-        "which override it.",
+        help="Settings from a file, e.g. 'components = 20', which flags override. Keys are "
+        f"{', '.join(KEYS)}.",
     ),
 ]
 Components = Annotated[

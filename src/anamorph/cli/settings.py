@@ -11,10 +11,11 @@ import typer
 
 from anamorph.cli import values
 from anamorph.cli.errors import CommandError, checking
-from anamorph.cli.flags import FLAGS
+from anamorph.cli.flags import FLAGS, KEYS
 from anamorph.presets import PRESETS
 
 if TYPE_CHECKING:
+    from anamorph.io.files import FileImages
     from anamorph.model import ShapeAppearanceModel
 
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
@@ -58,13 +59,12 @@ def read_settings(path: Path) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} is not a TOML file: {error}") from None
-    names = {flag.removeprefix("--"): name for name, flag in FLAGS.items()}
     settings = {}
     for key, value in table.items():
         known = key.replace("_", "-")
-        if known not in names:
-            raise CommandError(f"{path} sets {key!r}, and settings are {', '.join(names)}")
-        settings[names[known]] = _from_toml(path, key, names[known], value)
+        if known not in KEYS:
+            raise CommandError(f"{path} sets {key!r}, and settings are {', '.join(KEYS)}")
+        settings[KEYS[known]] = _from_toml(path, key, KEYS[known], value)
     return settings
 
 
@@ -82,13 +82,21 @@ def chosen_likelihood(likelihood: str | None, labels: bool, tissues: bool) -> st
     return "categorical"
 
 
-def check_likelihood(model: ShapeAppearanceModel) -> None:
-    """Raise a CommandError unless there is such a likelihood: it decides how files are read."""
-    from anamorph.arguments import check_choice
-    from anamorph.likelihoods import LIKELIHOODS
+def check_settings(model: ShapeAppearanceModel, files: FileImages) -> None:
+    """Check settings before a fit does, in which a ValueError would be a bug."""
+    from anamorph.arguments import checked_seed, checked_settings
+    from anamorph.kernels.threads import use_threads
 
+    if model.latents == "separate" and isinstance(model.n_components, int):
+        raise CommandError(
+            "--latents separate needs two numbers of latents, for appearance and for shape, e.g. "
+            f"--components 10,20, got {model.n_components}"
+        )
     with checking():
-        check_choice("likelihood", model.likelihood, tuple(LIKELIHOODS))
+        checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
+        checked_seed(model.random_state)
+        with use_threads(model.n_threads):
+            pass
 
 
 def _from_toml(path: Path, key: str, name: str, value: Any) -> Any:

@@ -90,10 +90,11 @@ class ArrayImages:
             n_channels = self._n_classes(n_classes)
         self.format = ImageFormat(likelihood, tuple(space), n_channels, self._channel_axis)
 
-    #: Arrays do not say how large their voxels are, nor where.
+    #: Arrays do not say how large their voxels are, nor where, and are no files.
     voxel_size = None
     affine = None
     pad = 0
+    suffix = None
 
     @property
     def identities(self) -> range:
@@ -102,6 +103,10 @@ class ArrayImages:
 
     def __len__(self) -> int:
         return len(self._stack)
+
+    def name(self, n: int) -> str:
+        """Return what an image is called in errors."""
+        return f"image {n}"
 
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from anamorph.io.arrays import ALMOST_ONE, ImageFormat
 from anamorph.io.cache import Cache
 from anamorph.io.errors import ImageError
-from anamorph.io.formats import open_image
+from anamorph.io.formats import open_image, suffix_of
 from anamorph.io.grid import Affine, Grid
 from anamorph.io.labels import as_labels, one_hot
 from anamorph.io.names import identities_of
@@ -118,6 +118,15 @@ class FileImages:
         """Size of a voxel along each axis, in mm; 1 where files have no affine."""
         return self.grid.voxel_size
 
+    @property
+    def suffix(self) -> str:
+        """What the name of the first file ends with, which says what kind of files they are."""
+        return suffix_of(self._first.path)
+
+    def name(self, n: int) -> str:
+        """Return what an image is called in errors: its file, or files."""
+        return " and ".join(str(source.path) for source in self._sources[n])
+
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing."""
         numbers = range(len(self))[part]
@@ -145,7 +154,7 @@ class FileImages:
                 self._check_values(n, voxels)
             if for_fit and voxels.min() == voxels.max():  # NaN, where missing, equals nothing
                 raise ImageError(
-                    f"{self._name(n)} is constant ({voxels.flat[0]}): there is nothing to learn "
+                    f"{self.name(n)} is constant ({voxels.flat[0]}): there is nothing to learn "
                     "from it; leave it out"
                 )
 
@@ -221,7 +230,7 @@ class FileImages:
             largest = int(self._labels(n).max())
             if n_classes is not None and largest >= n_classes:
                 raise ImageError(
-                    f"{self._name(n)} has label {largest}, and labels must be below {n_classes}, "
+                    f"{self.name(n)} has label {largest}, and labels must be below {n_classes}, "
                     "the number of classes of the model"
                 )
             highest = max(highest, largest)
@@ -263,15 +272,12 @@ class FileImages:
 
     # ---- what is wrong with an image
 
-    def _name(self, n: int) -> str:
-        return " and ".join(str(source.path) for source in self._sources[n])
-
     def _check_values(self, n: int, voxels: NDArray[np.float32]) -> None:
         if np.isinf(voxels).any():
-            raise ImageError(f"{self._name(n)} contains infinity: NaN marks missing voxels")
+            raise ImageError(f"{self.name(n)} contains infinity: NaN marks missing voxels")
         if np.isnan(voxels).all():
             raise ImageError(
-                f"{self._name(n)} has no observed voxel on the common grid: leave it out"
+                f"{self.name(n)} has no observed voxel on the common grid: leave it out"
             )
         if self._likelihood == "gaussian":
             return
@@ -279,7 +285,7 @@ class FileImages:
         lowest, highest = np.nanmin(voxels), np.nanmax(voxels)
         if lowest < -slack or highest > 1 + slack:
             raise ImageError(
-                f"{self._name(n)} holds {lowest:.4g} to {highest:.4g}, and {self._likelihood} "
+                f"{self.name(n)} holds {lowest:.4g} to {highest:.4g}, and {self._likelihood} "
                 "images have values from 0 to 1: rescale it, or use likelihood='gaussian'"
             )
         if self._likelihood == "categorical":
@@ -291,7 +297,7 @@ class FileImages:
             wrong |= 1 - total > ALMOST_ONE
         if wrong.any():
             raise ImageError(
-                f"{self._name(n)}: probabilities of classes sum to {total[wrong][0]:.4g} at a "
+                f"{self.name(n)}: probabilities of classes sum to {total[wrong][0]:.4g} at a "
                 "voxel, not to 1: normalise them, or add a background class"
             )
 

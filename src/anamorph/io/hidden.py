@@ -99,6 +99,15 @@ class HiddenImages:
         """Voxels that were added on every side."""
         return self._images.pad
 
+    @property
+    def suffix(self) -> str | None:
+        """What the names of files end with, if the images are files."""
+        return self._images.suffix
+
+    def name(self, n: int) -> str:
+        """Return what an image is called in errors."""
+        return self._images.name(n)
+
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing or hidden."""
         return self._masked(part, self._boxes.mask(part))
@@ -118,7 +127,7 @@ class HiddenImages:
         for n in range(len(self)):
             if np.isnan(self.read(slice(n, n + 1))).all():
                 raise ImageError(
-                    f"image {self.identities[n]} has nothing to see outside its hidden box: hide "
+                    f"{self.name(n)} has nothing to see outside its hidden box: hide "
                     "a smaller fraction, or leave it out"
                 )
 

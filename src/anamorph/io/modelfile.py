@@ -36,12 +36,15 @@ class Origin:
         Voxels of missing margin that every image was given on each side.
     seconds : tuple of float
         That each iteration took.
+    suffix : str, optional
+        Of the files that the images were, e.g. ".png"; None where they were arrays.
     """
 
     n_images: int
     affine: Affine | None = None
     pad: int = 0
     seconds: tuple[float, ...] = ()
+    suffix: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,9 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
 
 def _origin(facts: Mapping[str, Any]) -> Origin:
     affine = None if facts["affine"] is None else np.asarray(facts["affine"], np.float64)
-    return Origin(facts["n_images"], affine, facts["pad"], tuple(facts["seconds"]))
+    return Origin(
+        facts["n_images"], affine, facts["pad"], tuple(facts["seconds"]), facts.get("suffix")
+    )
 
 
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:

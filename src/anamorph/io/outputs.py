@@ -1,8 +1,9 @@
 """Images of a model as files: on the grid of the images that it was fitted to, without margin.
 
 - Where the images had an affine, NIfTI with that affine.
-- Pictures in grey or colour, and label maps in 2D, are PNG.
-- Everything else is ``.npy``.
+- Where they were pictures, PNG with 8 bits.
+- Everything else is ``.npy``: arrays, and what a picture cannot show (probabilities of classes,
+  intensities that are not from 0 to 1).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from anamorph.io import pictures
 from anamorph.io.arrays import ImageFormat
 from anamorph.io.grid import Grid
 from anamorph.io.modelfile import Origin
@@ -50,13 +52,11 @@ class ImageOutput:
         """What names of files end with."""
         if self.origin.affine is not None:
             return ".nii.gz"
-        is_flat = len(self.format.space) == 2
-        is_picture = self._writes_labels or (
-            self.is_bounded
-            and self.format.likelihood != "categorical"
-            and self.format.n_channels in (1, 3)
+        can_be_shown = self._writes_labels or (
+            self.is_bounded and self.format.likelihood != "categorical"
         )
-        return ".png" if is_flat and is_picture else ".npy"
+        was_picture = self.origin.suffix in pictures.SUFFIXES
+        return ".png" if was_picture and can_be_shown else ".npy"
 
     def write(self, path: Path, image: NDArray[np.floating]) -> None:
         """Write an image as the model gives it, margin included, whole or not at all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,13 +35,13 @@ def replacing(path: Path, suffix: str | None = None) -> Iterator[Path]:
     temporary = None
     try:
         ending = path.suffix if suffix is None else suffix
-        handle, name = tempfile.mkstemp(ending, f".{path.name}.", path.parent)
-        temporary = Path(name)
-        os.close(handle)
+        hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}{ending}")
+        os.close(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # less the umask
+        temporary, permissions = hidden, hidden.stat().st_mode
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        temporary.chmod(permissions)  # a writer may have put a file of its own in its place
         os.replace(temporary, path)
     except OSError as error:
         raise WriteError(f"{path} cannot be written: {reason(error)}") from None
