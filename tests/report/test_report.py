@@ -219,7 +219,7 @@ def test_few_of_many_files_are_read(grey, tmp_path, monkeypatch):
     load = FileImages._intensities
 
     def spy(self, n):
-        read.add(self._name(n))
+        read.add(self.name(n))
         return load(self, n)
 
     monkeypatch.setattr(FileImages, "_intensities", spy)
