@@ -236,6 +236,9 @@ class _Geodesic:
         """Run a kernel of `kernels.steps` over the voxels inside the halo."""
         flat = [block.reshape(len(block), -1) for block in (source, velocity, out)]
         first, last = self.layout.run
+        if n_threads() == 1:  # one block of many: nothing to share
+            kernel(flat[0], flat[1], step, flat[2], *arguments, first, last)
+            return
         run_parallel(
             lambda slab: kernel(
                 flat[0], flat[1], step, flat[2], *arguments, first + slab[0], first + slab[1]
