@@ -42,3 +42,17 @@ def test_shooting_by_matrices_is_shooting_by_transforms(space, monkeypatch):
     by_matrices = shooting.shoot(v, PENALTY)
     monkeypatch.setattr(shooting, "is_small_plane", lambda *_: False)
     assert np.abs(by_matrices - shooting.shoot(v, PENALTY)).max() < 1e-12 * (1 + np.abs(v).max())
+
+
+@pytest.mark.parametrize("largest", [3.0, 12.0, 40.0])  # voxels: steps short, some long, all long
+def test_long_steps_leave_the_fast_path_when_they_come(largest, monkeypatch):
+    noise = np.random.default_rng(0).standard_normal((16, 2, 24, 20))
+    v = velocity(noise - noise.mean(axis=(2, 3), keepdims=True), PENALTY)
+    v *= np.linspace(0.1, largest, 16).reshape(-1, 1, 1, 1) / np.abs(v).max(
+        axis=(1, 2, 3), keepdims=True
+    )
+    warp, last = shooting.shoot(v, PENALTY, return_velocity=True)
+    monkeypatch.setattr(shooting, "is_small_plane", lambda *_: False)
+    expected, expected_last = shooting.shoot(v, PENALTY, return_velocity=True)
+    assert np.abs(warp - expected).max() < 1e-10 * largest
+    assert np.abs(last - expected_last).max() < 1e-10 * largest

@@ -16,6 +16,7 @@ and threads share the voxels of each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Literal, overload
@@ -26,9 +27,10 @@ from numpy.typing import ArrayLike, NDArray
 from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
-from anamorph.geometry.planes import apply_real_symbol, is_small_plane
+from anamorph.geometry.planes import apply_real_symbol, is_small_plane, real_fourier_matrix
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.kernels.blocks import BlockLayout, lanes_per_block
+from anamorph.kernels.geodesics import take_short_steps
 from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
 from anamorph.kernels.threads import n_threads, one_blas_thread, run_parallel, slabs
 
@@ -103,7 +105,8 @@ def shoot(
     def shoot_block(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
         geodesic = _Geodesic(fields[part], operator, greens_function, n_steps, by_matrices)
-        for _ in range(n_steps - 1):
+        n_taken = geodesic.take_short_steps(n_steps - 1) if by_matrices else 0
+        for _ in range(n_steps - 1 - n_taken):
             geodesic.carry_momentum()
             geodesic.update_velocity()
             geodesic.extend_warp()
@@ -146,6 +149,34 @@ class _Geodesic:
         self.total_velocity = self._conserved_total(fields, greens_function)
         self.displacement: Array = self.velocity * -self.step
         self._spare = np.empty_like(self.velocity)
+
+    def take_short_steps(self, n_steps: int) -> int:
+        """Take steps in one go until one is too long, and return how many were taken."""
+        if not self.takes_short_steps:
+            return 0
+        space, layout = self.layout.space, self.layout
+        symbol = self.greens_function.reshape(*space, -1).swapaxes(0, 1)
+        n_taken, is_composed = take_short_steps(
+            self.velocity,
+            self.momentum,
+            self.displacement,
+            self._spare,
+            self._scratch,
+            np.ascontiguousarray(symbol).reshape(math.prod(space), -1),
+            (self.total_velocity / np.sqrt(math.prod(space))).astype(self.velocity.dtype),
+            *(real_fourier_matrix(length, self.velocity.dtype) for length in space),
+            self.step,
+            layout.shifts,
+            layout.row_offsets,
+            layout.row_shifts,
+            n_steps,
+        )
+        if (n_taken - (not is_composed)) % 2:
+            self.displacement, self._spare = self._spare, self.displacement
+        if not is_composed:
+            self.takes_short_steps = False
+            self.extend_warp()
+        return int(n_taken)
 
     def carry_momentum(self) -> None:
         """Take u to push(D(id - v/T)' u, id + v/T)."""

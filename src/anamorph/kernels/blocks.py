@@ -78,7 +78,7 @@ class BlockLayout:
 
     def fill_halo(self, block: Array) -> None:
         """Copy the voxels at both ends of each axis into the halo at its other end."""
-        _fill_halo(block.reshape(-1), block.shape)
+        fill_halo_of(block.reshape(-1), block.shape)
 
 
 def lanes_per_block(n_components: int, space: tuple[int, ...], itemsize: int) -> int:
@@ -88,8 +88,8 @@ def lanes_per_block(n_components: int, space: tuple[int, ...], itemsize: int) ->
 
 
 @kernel
-def _fill_halo(block: Array, shape: Shape) -> None:
-    # block : flat, of shape `shape` = (component, *padded space, lane)
+def fill_halo_of(block: Array, shape: Shape) -> None:
+    """Fill the halo of a block that is given flat, beside its shape (component, *padded, lane)."""
     outer = shape[0]
     inner = block.size // outer
     for axis in range(1, len(shape) - 1):
