@@ -44,7 +44,7 @@ def test_shooting_by_matrices_is_shooting_by_transforms(space, monkeypatch):
     assert np.abs(by_matrices - shooting.shoot(v, PENALTY)).max() < 1e-12 * (1 + np.abs(v).max())
 
 
-@pytest.mark.parametrize("largest", [3.0, 12.0, 40.0])  # voxels: steps short, some long, all long
+@pytest.mark.parametrize("largest", [3.0, 9.0, 16.0])  # voxels: no, some, most steps are long
 def test_long_steps_leave_the_fast_path_when_they_come(largest, monkeypatch):
     noise = np.random.default_rng(0).standard_normal((16, 2, 24, 20))
     v = velocity(noise - noise.mean(axis=(2, 3), keepdims=True), PENALTY)
