@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Processes that share the tests.
+WORKERS := -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help test lint docs bench demo clean
 
@@ -28,8 +30,8 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(READY) lint docs
-	$(BIN)/pytest -q -m "not slow"
-	timeout 600 $(BIN)/pytest -q -m slow
+	$(BIN)/pytest -q $(WORKERS) -m "not slow"
+	timeout 600 $(BIN)/pytest -q $(WORKERS) -m slow
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
