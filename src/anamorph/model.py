@@ -20,7 +20,6 @@ from anamorph.generator import Generator
 from anamorph.io.arrays import ImageFormat
 from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
 from anamorph.io.collection import ImageCollection, Images, is_list_of_files, open_images
-from anamorph.io.errors import ImageError
 from anamorph.io.files import FileImages
 from anamorph.io.grid import Grid
 from anamorph.io.modelfile import Origin, StoredModel, read_model, write_model
@@ -463,16 +462,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
         """Return images as a collection to read from, or raise an error if they do not fit."""
         check_is_fitted(self, "mean_")
+        if is_list_of_files(X):
+            X = self.open_files(cast(Sequence[Any], X))  # noqa: N806
         expected = self._format
-        images = X if isinstance(X, ImageCollection) else self._opened(X)
-        for name in ("space", "n_channels"):
-            given, wanted = getattr(images.format, name), getattr(expected, name)
-            if given != wanted:
-                what = "shape" if name == "space" else "number of channels"
-                raise ImageError(
-                    f"{images.name(0)} must have the {what} of the images that the model was "
-                    f"fitted to, {wanted}, got {given}"
-                )
+        images = open_images(X, expected.likelihood, self.channel_axis, expected.n_classes)
+        images.format.check_like(expected, images.name(0))
         images.check(for_fit=False)
         return images
 
@@ -501,16 +495,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             files,
             expected.likelihood,
             self.channel_axis,
-            expected.n_channels if expected.holds_labels else None,
+            expected.n_classes,
             resample=resample,
             pad=origin.pad,
             onto=None if origin.affine is None else grid,
             cache=cache,
         )
-
-    def _opened(self, X: Images) -> ImageCollection:  # noqa: N803
-        if is_list_of_files(X):
-            return self.open_files(cast(Sequence[Any], X))
-        expected = self._format
-        n_classes = expected.n_channels if expected.holds_labels else None
-        return open_images(X, expected.likelihood, self.channel_axis, n_classes)

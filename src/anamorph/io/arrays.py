@@ -46,6 +46,26 @@ class ImageFormat:
         """Whether images are integer label maps, one channel per class inside."""
         return self.likelihood == "categorical" and self.channel_axis is None
 
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes of label maps; None where images are not label maps."""
+        return self.n_channels if self.holds_labels else None
+
+    def check_like(self, wanted: ImageFormat, name: str) -> None:
+        """Raise an ImageError unless images have the shape and the channels that a model wants.
+
+        `name` says which image does not fit.
+        """
+        for what, given, expected in (
+            ("shape", self.space, wanted.space),
+            ("number of channels", self.n_channels, wanted.n_channels),
+        ):
+            if given != expected:
+                raise ImageError(
+                    f"{name} must have the {what} of the images that the model was fitted to, "
+                    f"{expected}, got {given}"
+                )
+
     def to_user(self, images: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return images (N, C, *space) with channels where the user has them.
 
