@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from anamorph.encoding import best_guesses, encode, improve, log_prior, propose
+from anamorph.encoding import best_guesses, encode, improve, propose
 from anamorph.generator import Generator
 from anamorph.likelihoods import LIKELIHOODS
 from tests import simulated
@@ -53,7 +53,7 @@ def steps(generator, images, latents, n_steps):
     half = np.linalg.slogdet(generator.prior_precision)[1] / 2
     terms = np.stack(
         [
-            encoding.log_likelihood + log_prior(generator, latents),
+            encoding.log_likelihood + generator.log_prior(latents),
             np.full(len(latents), half - constant),
             -proposal.log_determinant / 2 + constant,
         ],
@@ -112,7 +112,7 @@ def golden_gains(monkeypatch, name, start):
         simulated.log_likelihoods(
             generator.settings, generator.parameters, encoded.latents, images
         )
-        + log_prior(generator, encoded.latents)
+        + generator.log_prior(encoded.latents)
     )  # fmt: skip
     return values + 1e-5 * np.abs(values) - file["fit20_terms"][:, 0]
 
@@ -141,7 +141,7 @@ def test_no_step_makes_things_worse(likelihood, layout):
 
     def values(z):
         found = simulated.log_likelihoods(settings, parameters, z, images)
-        return found + log_prior(generator, z)
+        return found + generator.log_prior(z)
 
     for _ in range(4):
         before = values(z)
@@ -154,7 +154,7 @@ def test_no_step_makes_things_worse(likelihood, layout):
         assert np.array_equal(encoding.latents[~improved], z[~improved])
         assert np.allclose(
             encoding.log_likelihood,
-            after - log_prior(generator, encoding.latents),
+            after - generator.log_prior(encoding.latents),
             rtol=1e-6,
             atol=1e-3,  # sums of hundreds of float32 terms that may cancel
         )
@@ -187,7 +187,7 @@ def test_encoding_finds_a_mode(likelihood, layout):
     def value(z, n):
         return -float(
             simulated.log_likelihoods(settings, parameters, z[None], images[n : n + 1])[0]
-            + log_prior(generator, z[None])[0]
+            + generator.log_prior(z[None])[0]
         )
 
     for n, z in enumerate(encoded.latents):
@@ -253,7 +253,7 @@ def test_images_start_from_the_most_probable_guess(likelihood, layout):
     for image, latents in zip(images[:3], found, strict=False):
         repeated = np.repeat(image[None], len(guesses), axis=0)
         values = simulated.log_likelihoods(settings, parameters, guesses, repeated)
-        values += log_prior(generator, guesses)
+        values += generator.log_prior(guesses)
         chosen = np.flatnonzero((guesses == latents).all(axis=1))[0]
         assert values[chosen] > values.max() - 1e-5 * np.abs(values).max()
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.generator import Generator
+from anamorph.kernels.device import array_namespace, to_host
 from anamorph.latents import log_determinant
 from anamorph.objective import slack
 
@@ -88,10 +89,11 @@ def propose(
     appearance = generator.appearance(latents)
     derivatives = generator.derivatives(appearance, displacement, images)
     gradient, hessian = generator.latent_derivatives(appearance, derivatives)
-    hessian += generator.prior_precision
-    gradient += latents @ generator.prior_precision
+    prior = generator.prior_of(latents)
+    hessian += prior
+    gradient += latents @ prior
     factor = np.linalg.cholesky(hessian)
-    covariance = np.asarray(np.linalg.inv(hessian), np.float64)
+    covariance: Float64Array = np.linalg.inv(hessian)
     return Proposal(
         step=(covariance @ gradient[..., None])[..., 0],
         covariance=covariance,
@@ -125,16 +127,17 @@ def improve(
     improved : (N,) bool
         Where a step was taken.
     """
-    before = log_likelihood + log_prior(generator, latents)
-    no_halvings = np.zeros(len(latents), np.intp)
+    xp = array_namespace(latents)
+    before = log_likelihood + generator.log_prior(latents)
+    no_halvings = xp.zeros(len(latents), np.intp)
     encoding = Encoding(latents.copy(), None, log_likelihood.copy(), no_halvings)
-    pending = np.arange(len(latents))
+    pending = xp.arange(len(latents))
     for halvings in range(_MOST_HALVINGS + 1):
         trial = latents[pending] - step[pending] * 0.5**halvings
         displacement = generator.displacement(trial)
         some = images if len(pending) == len(images) else images[pending]
         values = generator.log_likelihood(generator.appearance(trial), displacement, some)
-        after = values + log_prior(generator, trial)
+        after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
         encoding.update(pending[accepted], trial[accepted], values[accepted])
         encoding.update_displacement(pending, displacement)
@@ -144,14 +147,9 @@ def improve(
         encoding.n_halvings[pending] += 1
     else:
         encoding.update_displacement(pending, generator.displacement(latents[pending]))
-    improved = np.ones(len(latents), bool)
+    improved = xp.ones(len(latents), bool)
     improved[pending] = False
     return encoding, improved
-
-
-def log_prior(generator: Generator, latents: Float64Array) -> Float64Array:
-    """Return -z'Pz/2 per image, (N,)."""
-    return np.asarray(-0.5 * np.einsum("nk,kl,nl->n", latents, generator.prior_precision, latents))
 
 
 @dataclass(frozen=True)
@@ -173,6 +171,10 @@ class Encoded:
     log_evidence: Float64Array
     n_shootings: NDArray[np.intp]
 
+    def to_host(self) -> Encoded:
+        """Return the same as NumPy arrays."""
+        return Encoded(*map(to_host, (self.latents, self.log_evidence, self.n_shootings)))
+
 
 def encode(
     generator: Generator,
@@ -188,22 +190,23 @@ def encode(
     guess, and goes on from where it stands better after some shootings, unless latents (N, K) to
     start from are given.
     """
-    n_shootings = np.zeros(len(images), np.intp)
+    xp = array_namespace(images)
+    n_shootings = xp.zeros(len(images), np.intp)
     if start is None:
-        start = np.zeros((len(images), generator.settings.layout.n_latents))
+        start = xp.zeros((len(images), generator.settings.layout.n_latents))
         if len(generator.guesses.latents) > 1:
             heats = [
                 _descend(generator, images, latents, _SHOOTINGS_PER_HEAT, tolerance)
                 for latents in (start, best_guesses(generator, images))
             ]
             n_shootings += sum(heat.n_shootings for heat in heats)
-            values = [heat.log_likelihood + log_prior(generator, heat.latents) for heat in heats]
+            values = [heat.log_likelihood + generator.log_prior(heat.latents) for heat in heats]
             is_mean_better = values[0] >= values[1]
             start = np.where(is_mean_better[:, None], heats[0].latents, heats[1].latents)
     found = _descend(generator, images, start, max_shootings, tolerance)
     log_evidence = (
         found.log_likelihood
-        + log_prior(generator, found.latents)
+        + generator.log_prior(found.latents)
         + 0.5 * log_determinant(generator.prior_precision)
         - 0.5 * found.log_determinant
     )
@@ -230,12 +233,12 @@ def _descend(
     """Take Gauss-Newton steps from `start` (N, K) while they pay."""
     latents = start.copy()
     displacement = generator.displacement(latents)
-    n_shootings = np.ones(len(images), np.intp)
-    active = np.arange(len(images))
+    n_shootings = array_namespace(images).ones(len(images), np.intp)
+    active = array_namespace(images).arange(len(images))
     while len(active):
         here = _some(displacement, active)
         proposal = propose(generator, images[active], latents[active], here)
-        before = proposal.log_likelihood + log_prior(generator, latents[active])
+        before = proposal.log_likelihood + generator.log_prior(latents[active])
         encoding, improved = improve(
             generator, images[active], latents[active], proposal.step, proposal.log_likelihood
         )
@@ -243,7 +246,7 @@ def _descend(
         if displacement is not None:
             displacement[active] = encoding.displacement
         n_shootings[active] += 1 + encoding.n_halvings
-        after = encoding.log_likelihood + log_prior(generator, encoding.latents)
+        after = encoding.log_likelihood + generator.log_prior(encoding.latents)
         may_go_on = n_shootings[active] + _MOST_SHOOTINGS_PER_STEP <= max_shootings
         active = active[improved & (after - before > tolerance) & may_go_on]
     final = propose(generator, images, latents, displacement)
@@ -259,13 +262,14 @@ def best_guesses(generator: Generator, images: Array) -> Float64Array:
     """
     guesses = generator.guesses
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
-    values = np.empty((len(images), len(guesses.latents)))
+    values = array_namespace(images).empty((len(images), len(guesses.latents)))
     for m, warped in enumerate(guesses.warped):
         repeated = np.repeat(warped[None], len(images), axis=0)
         values[:, m] = likelihood.log_likelihood(repeated, images, precision)
     values *= generator.settings.decimation
-    values += log_prior(generator, guesses.latents)
-    return np.asarray(guesses.latents[values.argmax(axis=1)])
+    values += generator.log_prior(guesses.latents)
+    best: Float64Array = guesses.latents[values.argmax(axis=1)]
+    return best
 
 
 def _some(displacement: Array | None, which: NDArray[np.intp]) -> Array | None:

@@ -1,0 +1,112 @@
+"""Geodesic shooting on a GPU: the steps of `shooting`, by kernels with one thread per voxel.
+
+Images are shot some at a time, so that what is computed of them takes little memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from anamorph.geometry.grid import Array
+from anamorph.geometry.operators import apply_symbol_on_device, symbol_on_device
+from anamorph.kernels.device import array_namespace, kernels_for
+
+_BYTES_AT_A_TIME = 2**27  # of velocities
+_VOXELS_PER_WORKER = 16  # of images whose steps are too long for the fast way
+
+
+@dataclass(frozen=True)
+class Path:
+    """Where paths end: the displacement of psi and the velocity, (N, d, *space)."""
+
+    displacement: Array
+    velocity: Array
+
+    def reshaped(self, shape: tuple[int, ...]) -> Path:
+        """Return the same with other leading axes."""
+        return Path(self.displacement.reshape(shape), self.velocity.reshape(shape))
+
+
+def shoot_on_device(
+    fields: Array, penalty: tuple[float, ...], voxel_size: tuple[float, ...], n_steps: int
+) -> Path:
+    """Shoot velocities (N, d, *space) that are on the GPU."""
+    end = Path(np.empty_like(fields), np.empty_like(fields))
+    most = max(1, _BYTES_AT_A_TIME // max(1, 4 * math.prod(fields.shape[1:])))
+    for first in range(0, len(fields), most):
+        part = slice(first, first + most)
+        geodesic = GeodesicOnDevice(fields[part], penalty, voxel_size, n_steps)
+        for _ in range(n_steps - 1):
+            geodesic.carry_momentum()
+            geodesic.update_velocity()
+            geodesic.extend_warp()
+        end.displacement[part], end.velocity[part] = geodesic.displacement, geodesic.velocity
+    return end
+
+
+class GeodesicOnDevice:
+    """The path of some images: their velocity, their momentum and the warp so far."""
+
+    def __init__(
+        self,
+        fields: Array,
+        penalty: tuple[float, ...],
+        voxel_size: tuple[float, ...],
+        n_steps: int,
+    ) -> None:
+        space = fields.shape[2:]
+        operator, self._greens_function = (
+            symbol_on_device(penalty, space, voxel_size, inverse=inverse)
+            for inverse in (False, True)
+        )
+        self._kernels = kernels_for(fields, "anamorph.kernels.steps")
+        self._space = space
+        self._flat = (len(fields), len(space), math.prod(space))
+        self._n_voxels = len(fields) * math.prod(space)
+        self.step = np.float32(1 / n_steps)
+        # The sum of v over space stays the same along the path: see `shooting`.
+        sums = fields.sum(axis=tuple(range(2, fields.ndim)), dtype=np.float64)
+        self._total = sums * float(penalty[0] > 0)
+        self.velocity = fields
+        self.momentum = apply_symbol_on_device(fields, operator)
+        self.displacement, self._spare = np.empty_like(fields), np.empty_like(fields)
+        self._is_long = array_namespace(fields).zeros(len(fields), np.int32)
+        self._run("begin_path", self.velocity, -self.step, self.displacement, self._is_long)
+
+    def carry_momentum(self) -> None:
+        """Take u to push(D(id - v/T)' u, id + v/T)."""
+        self._run(
+            "transposed_jacobian_step",
+            *(self.momentum, self.velocity, -self.step, self._spare, self._space),
+        )
+        arguments = self._spare, self.velocity, self.step, self._is_long, self.momentum, self._space
+        self._run("push_short_steps", *arguments)
+        n_workers = -(-self._flat[2] // _VOXELS_PER_WORKER)
+        self._run(
+            "push_long_steps", *arguments, n_workers, n_threads=self._flat[0] * n_workers
+        )
+
+    def update_velocity(self) -> None:
+        """Set v = G u."""
+        self.velocity = apply_symbol_on_device(self.momentum, self._greens_function, self._total)
+
+    def extend_warp(self) -> None:
+        """Take psi to psi o (id - v/T)."""
+        self._is_long.fill(0)
+        self._run(
+            "compose_step",
+            *(self.displacement, self.velocity, -self.step, self._spare, self._is_long),
+            self._space,
+        )
+        self.displacement, self._spare = self._spare, self.displacement
+
+    def _run(self, name: str, *arguments: object, n_threads: int | None = None) -> None:
+        """Run a kernel of `kernels.cuda.steps`, one thread per image and voxel by default."""
+        flat = [
+            argument.reshape(self._flat) if getattr(argument, "ndim", 0) > 1 else argument
+            for argument in arguments
+        ]
+        getattr(self._kernels, name)(n_threads or self._n_voxels, *flat)

@@ -1,0 +1,1 @@
+"""The loops of `kernels` for GPUs: one thread per voxel. Each module has its twin there."""
