@@ -132,12 +132,17 @@ def install() -> None:
         Device=lambda *_: memory,
         runtime=SimpleNamespace(getDeviceCount=lambda: 1),
         is_available=lambda: True,
+        cufft=SimpleNamespace(CUFFT_FORWARD=-1, CUFFT_INVERSE=1),
     )
-    cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=lambda: None)
+    cupy.get_default_memory_pool = lambda: SimpleNamespace(
+        free_all_blocks=lambda: None, free_bytes=lambda: 0
+    )
     sys.modules["cupy"] = cupy
     sys.modules["cupyx"] = ModuleType("cupyx")
     sys.modules["cupyx.scipy"] = ModuleType("cupyx.scipy")
-    sys.modules["cupyx.scipy.fft"] = _namespace("cupyx.scipy.fft", scipy.fft)
+    fourier: Any = _namespace("cupyx.scipy.fft", scipy.fft)
+    fourier.get_fft_plan = _Plan
+    sys.modules["cupyx.scipy.fft"] = fourier
     real, numba.cuda = numba.cuda if hasattr(numba, "cuda") else None, _THREAD
     sys.modules["numba.cuda"] = _THREAD
     for module in _MODULES:
@@ -145,6 +150,24 @@ def install() -> None:
     numba.cuda = real
     launch = sys.modules["anamorph.kernels.cuda.launch"]
     launch.DeviceKernel.__call__ = _simulate
+
+
+class _Plan:
+    """A plan of Fourier transforms."""
+
+    def __init__(
+        self, array: Any, *, axes: Any, value_type: str, shape: Any = None
+    ) -> None:
+        self._axes, self._kind, self._shape = axes, value_type, shape
+
+    def fft(self, source: Any, out: Any, direction: int) -> None:
+        """Transform without scaling."""
+        if self._kind == "R2C":
+            out.host[...] = scipy.fft.rfftn(source.host, axes=self._axes)
+        else:
+            out.host[...] = scipy.fft.irfftn(
+                source.host, s=self._shape, axes=self._axes, norm="forward"
+            )
 
 
 class _Thread(ModuleType):
@@ -172,7 +195,7 @@ _THREAD = _Thread()
 _MODULES = [
     f"anamorph.{floor}.cuda.{name}"
     for floor, names in {
-        "kernels": "launch warps steps spectrum derivatives blocks stencils smoothing",
+        "kernels": "launch places fourier warps steps spectrum derivatives blocks stencils smoothing",
         "likelihoods": "gaussian bernoulli categorical",
     }.items()
     for name in names.split()

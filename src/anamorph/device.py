@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.device import DeviceError
+from anamorph.kernels.device import DeviceError, free_bytes
 from anamorph.settings import Settings
 
 DEVICES = ("cpu", "cuda", "auto")
@@ -89,9 +89,8 @@ def plan_memory(settings: Settings, n_images: int, budget: int | None = None) ->
     budget : int, optional
         The most bytes to use; by default what is free.
     """
-    cupy = find_gpu()
-    cupy.get_default_memory_pool().free_all_blocks()
-    usable = int(_USABLE_SHARE * cupy.cuda.Device().mem_info[0])
+    find_gpu()
+    usable = int(_USABLE_SHARE * free_bytes())
     if budget is not None:
         usable = min(usable, budget)
     s, layout = settings, settings.layout

@@ -139,9 +139,10 @@ def improve(
         values = generator.log_likelihood(generator.appearance(trial), displacement, some)
         after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
-        encoding.update(pending[accepted], trial[accepted], values[accepted])
+        done = np.flatnonzero(accepted)
+        encoding.update(pending[done], trial[done], values[done])
         encoding.update_displacement(pending, displacement)
-        pending = pending[~accepted]
+        pending = pending[np.flatnonzero(~accepted)]
         if not len(pending):
             break
         encoding.n_halvings[pending] += 1
@@ -195,14 +196,15 @@ def encode(
     if start is None:
         start = xp.zeros((len(images), generator.settings.layout.n_latents))
         if len(generator.guesses.latents) > 1:
-            heats = [
-                _descend(generator, images, latents, _SHOOTINGS_PER_HEAT, tolerance)
-                for latents in (start, best_guesses(generator, images))
-            ]
-            n_shootings += sum(heat.n_shootings for heat in heats)
-            values = [heat.log_likelihood + generator.log_prior(heat.latents) for heat in heats]
-            is_mean_better = values[0] >= values[1]
-            start = np.where(is_mean_better[:, None], heats[0].latents, heats[1].latents)
+            starts = np.concatenate([start, best_guesses(generator, images)])
+            twice = np.concatenate([images, images])
+            heats = _descend(generator, twice, starts, _SHOOTINGS_PER_HEAT, tolerance)
+            from_mean, from_guess = slice(0, len(images)), slice(len(images), None)
+            n_shootings += heats.n_shootings[from_mean] + heats.n_shootings[from_guess]
+            values = heats.log_likelihood + generator.log_prior(heats.latents)
+            is_mean_better = values[from_mean] >= values[from_guess]
+            latents = heats.latents
+            start = np.where(is_mean_better[:, None], latents[from_mean], latents[from_guess])
     found = _descend(generator, images, start, max_shootings, tolerance)
     log_evidence = (
         found.log_likelihood

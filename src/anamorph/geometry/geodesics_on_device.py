@@ -15,6 +15,7 @@ from anamorph.geometry.operators import apply_symbol_on_device, symbol_on_device
 from anamorph.kernels.device import array_namespace, kernels_for
 
 _BYTES_AT_A_TIME = 2**27  # of velocities
+_FEWEST_THREADS = 2**19  # that keep a GPU busy
 _VOXELS_PER_WORKER = 16  # of images whose steps are too long for the fast way
 
 
@@ -43,7 +44,8 @@ def shoot_on_device(
             geodesic.carry_momentum()
             geodesic.update_velocity()
             geodesic.extend_warp()
-        end.displacement[part], end.velocity[part] = geodesic.displacement, geodesic.velocity
+        end.displacement[part] = geodesic.displacement
+        end.velocity[part] = geodesic.velocity[: len(geodesic.displacement)]
     return end
 
 
@@ -57,24 +59,27 @@ class GeodesicOnDevice:
         voxel_size: tuple[float, ...],
         n_steps: int,
     ) -> None:
-        space = fields.shape[2:]
+        n_images, d, *space = fields.shape
+        self._space = tuple(space)
+        self._n_images, self._n_voxels = n_images, math.prod(space)
+        self._kernels = kernels_for(fields, "anamorph.kernels.steps")
         operator, self._greens_function = (
-            symbol_on_device(penalty, space, voxel_size, inverse=inverse)
+            symbol_on_device(penalty, self._space, voxel_size, inverse=inverse)
             for inverse in (False, True)
         )
-        self._kernels = kernels_for(fields, "anamorph.kernels.steps")
-        self._space = space
-        self._flat = (len(fields), len(space), math.prod(space))
-        self._n_voxels = len(fields) * math.prod(space)
         self.step = np.float32(1 / n_steps)
         # The sum of v over space stays the same along the path: see `shooting`.
-        sums = fields.sum(axis=tuple(range(2, fields.ndim)), dtype=np.float64)
-        self._total = sums * float(penalty[0] > 0)
-        self.velocity = fields
-        self.momentum = apply_symbol_on_device(fields, operator)
+        mean = fields.mean(axis=tuple(range(2, fields.ndim)), dtype=np.float64)
+        self._mean = (mean * float(penalty[0] > 0)).astype(np.float32)
+        empty = kernels_for(fields, "anamorph.kernels.fourier").empty_fields
+        self.velocity, self.momentum = (empty(n_images, d, self._space) for _ in range(2))
+        self.velocity[:n_images] = fields
+        apply_symbol_on_device(self.velocity, operator, self.momentum, n_images)
         self.displacement, self._spare = np.empty_like(fields), np.empty_like(fields)
-        self._is_long = array_namespace(fields).zeros(len(fields), np.int32)
-        self._run("begin_path", self.velocity, -self.step, self.displacement, self._is_long)
+        # One row per step, so that none has to be cleared.
+        self._is_long = array_namespace(fields).zeros((n_steps, n_images), np.int32)
+        self._n_taken = 0
+        self._run("begin_path", self.velocity, -self.step, self.displacement, self._is_long[0])
 
     def carry_momentum(self) -> None:
         """Take u to push(D(id - v/T)' u, id + v/T)."""
@@ -82,31 +87,38 @@ class GeodesicOnDevice:
             "transposed_jacobian_step",
             *(self.momentum, self.velocity, -self.step, self._spare, self._space),
         )
-        arguments = self._spare, self.velocity, self.step, self._is_long, self.momentum, self._space
-        self._run("push_short_steps", *arguments)
-        n_workers = -(-self._flat[2] // _VOXELS_PER_WORKER)
-        self._run(
-            "push_long_steps", *arguments, n_workers, n_threads=self._flat[0] * n_workers
-        )
+        is_long = self._is_long[self._n_taken]
+        arguments = self._spare, self.velocity, self.step, is_long, self.momentum, self._space
+        length = self._space[0]
+        run = int(np.clip(self._n_images * self._n_voxels // _FEWEST_THREADS, 2, length))
+        n_runs = self._n_images * -(-length // run)
+        n_lines = self._n_voxels // length
+        self._run("push_short_steps", *arguments, run, n_threads=n_runs * n_lines)
+        n_workers = -(-self._n_voxels // _VOXELS_PER_WORKER)
+        self._run("push_long_steps", *arguments, n_workers, n_threads=self._n_images * n_workers)
 
     def update_velocity(self) -> None:
         """Set v = G u."""
-        self.velocity = apply_symbol_on_device(self.momentum, self._greens_function, self._total)
+        apply_symbol_on_device(
+            self.momentum, self._greens_function, self.velocity, self._n_images, self._mean
+        )
 
     def extend_warp(self) -> None:
         """Take psi to psi o (id - v/T)."""
-        self._is_long.fill(0)
+        self._n_taken += 1
         self._run(
             "compose_step",
-            *(self.displacement, self.velocity, -self.step, self._spare, self._is_long),
-            self._space,
+            *(self.displacement, self.velocity, -self.step, self._spare),
+            *(self._is_long[self._n_taken], self._space),
         )
         self.displacement, self._spare = self._spare, self.displacement
 
     def _run(self, name: str, *arguments: object, n_threads: int | None = None) -> None:
         """Run a kernel of `kernels.cuda.steps`, one thread per image and voxel by default."""
         flat = [
-            argument.reshape(self._flat) if getattr(argument, "ndim", 0) > 1 else argument
+            argument.reshape(*argument.shape[:2], -1)
+            if getattr(argument, "ndim", 0) > 1
+            else argument
             for argument in arguments
         ]
-        getattr(self._kernels, name)(n_threads or self._n_voxels, *flat)
+        getattr(self._kernels, name)(n_threads or self._n_images * self._n_voxels, *flat)

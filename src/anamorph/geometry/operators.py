@@ -99,7 +99,11 @@ def _apply(
     weights, size = check_penalty(penalty, VELOCITY_WEIGHTS), check_voxel_size(voxel_size, d)
     if is_on_device(array):
         on_device = symbol_on_device(weights, space, size, inverse=inverse)
-        return apply_symbol_on_device(array.reshape(-1, d, *space), on_device).reshape(array.shape)
+        n_fields = array.size // (d * math.prod(space))
+        room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
+        room[:n_fields] = array.reshape(n_fields, d, *space)
+        apply_symbol_on_device(room, on_device, room, n_fields)
+        return room[:n_fields].reshape(array.shape)
     symbol = packed_symbol(weights, space, size, array.dtype, inverse=inverse)
     fields = array.reshape(-1, d, *space, 1)
     return apply_symbol(fields, symbol, workers=n_threads()).reshape(array.shape)
@@ -171,19 +175,26 @@ def symbol_on_device(
     return on_device.copy()
 
 
-def apply_symbol_on_device(fields: Array, symbol: Array, total: Array | None = None) -> Array:
-    """Return vector fields (N, d, *space) multiplied by a symbol in the Fourier domain.
+def apply_symbol_on_device(
+    fields: Array, symbol: Array, out: Array, n_fields: int, mean: Array | None = None
+) -> None:
+    """Fill `out` with vector fields multiplied by a symbol in the Fourier domain.
 
-    `total`, (N, d), is the sum over space that the result has, where it is known better than the
-    input can tell.
+    Parameters
+    ----------
+    fields, out : (room, d, *space)
+        See `kernels.cuda.fourier`; they may be the same.
+    symbol : (packed d x d, frequency)
+    n_fields : int
+        How many there are.
+    mean : (N, d), optional
+        The mean over space that the results have, where it is known better than the input can
+        tell.
     """
-    n_fields, d, *space = fields.shape
-    axes = tuple(range(2, 2 + d))
-    fourier = fourier_namespace(fields)
-    spectrum = fourier.rfftn(fields, axes=axes)
-    flat = spectrum.reshape(n_fields, d, -1)
-    mean = symbol if total is None else (total / math.prod(space)).astype(np.float32)
+    fourier = kernels_for(fields, "anamorph.kernels.fourier")
+    spectrum = fourier.transform(fields)
+    flat = spectrum.view(np.float32).reshape(*spectrum.shape[:2], -1)
     multiply = kernels_for(fields, "anamorph.kernels.spectrum").multiply_symbol
-    multiply(n_fields * flat.shape[2], flat, symbol, mean, total is not None)
-    result: Array = fourier.irfftn(spectrum, s=space, axes=axes, norm="forward", overwrite_x=True)
-    return result
+    has_mean = mean is not None
+    multiply(n_fields * flat.shape[2], flat, symbol, mean if has_mean else symbol, has_mean)
+    fourier.transform_back(spectrum, out)

@@ -41,6 +41,12 @@ def kernels_for(array: object, module: str) -> Any:
     return import_module(module)
 
 
+def free_bytes() -> int:
+    """Return how much memory of the GPU is free, what CuPy holds for later use included."""
+    cupy = sys.modules["cupy"]
+    return int(cupy.cuda.Device().mem_info[0] + cupy.get_default_memory_pool().free_bytes())
+
+
 def to_host(array: Any) -> Any:
     """Return an array as a NumPy array."""
     return array.get() if is_on_device(array) else array

@@ -7,18 +7,18 @@ from typing import Any
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
+from anamorph.kernels.cuda.places import divide
 
 
 @device_kernel
 def _fill_halo(block, padded, n_components, lanes):  # type: ignore[no-untyped-def]
     """Copy into each place of the halo the voxel it stands for; one thread per place."""
     i = cuda.grid(1)
-    lane, voxel = i % lanes, i // lanes
+    voxel, lane = divide(i, lanes)
     rest, source, stride, is_halo = voxel, 0, 1, False
     for axis in range(len(padded) - 1, -1, -1):
         length = padded[axis]
-        coordinate = rest % length
-        rest //= length
+        rest, coordinate = divide(rest, length)
         if coordinate == 0:
             coordinate, is_halo = length - 2, True
         elif coordinate == length - 1:

@@ -13,6 +13,7 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
+from anamorph.kernels.cuda.places import divide, neighbours
 
 _ZERO, _HALF = np.float32(0), np.float32(0.5)
 _PIECE = 1024  # voxels per matrix product
@@ -22,16 +23,15 @@ _MOST_BYTES = 2**31  # of B and HB at a time
 @device_kernel
 def _image_gradients(images, shape, out):  # type: ignore[no-untyped-def]
     n_channels, n_voxels = images.shape[1], images.shape[2]
-    plane, voxel = cuda.grid(1) // n_voxels, cuda.grid(1) % n_voxels
-    n, c = plane // n_channels, plane % n_channels
+    plane, voxel = divide(cuda.grid(1), n_voxels)
+    n, c = divide(plane, n_channels)
     if n >= images.shape[0]:
         return
-    stride = 1
+    rest, stride = voxel, 1
     for axis in range(len(shape) - 1, -1, -1):
         length = shape[axis]
-        coordinate = voxel // stride % length
-        before = voxel - stride if coordinate > 0 else voxel + (length - 1) * stride
-        after = voxel + stride if coordinate < length - 1 else voxel - (length - 1) * stride
+        rest, coordinate = divide(rest, length)
+        before, after = neighbours(voxel, coordinate, stride, length)
         out[n, c, axis, voxel] = _HALF * (images[n, c, after] - images[n, c, before])
         stride *= length
 
@@ -56,7 +56,7 @@ def _hessian_entry(h, n, b, c, voxel, n_channels):  # type: ignore[no-untyped-de
 @device_kernel
 def _shape_derivatives(gradients, g, h, loading, g_v, h_v):  # type: ignore[no-untyped-def]
     n_channels, n_dims, n_voxels = gradients.shape[1], gradients.shape[2], gradients.shape[3]
-    n, voxel = cuda.grid(1) // n_voxels, cuda.grid(1) % n_voxels
+    n, voxel = divide(cuda.grid(1), n_voxels)
     if n >= gradients.shape[0]:
         return
     pair = n_dims
@@ -99,10 +99,9 @@ def _write_effects(appearance_basis, shape_basis, first_shape, gradients, g, h, 
         effect.shape[3],
         effect.shape[4],
     )
-    i = cuda.grid(1)
-    x, i = i % size, i // size
-    k, i = i % (n_latents + 1), i // (n_latents + 1)
-    piece, n = i % n_pieces, i // n_pieces
+    rest, x = divide(cuda.grid(1), size)
+    rest, k = divide(rest, n_latents + 1)
+    n, piece = divide(rest, n_pieces)
     if n >= effect.shape[0]:
         return
     voxel, image = piece * size + x, first + n

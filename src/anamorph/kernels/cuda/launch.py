@@ -1,15 +1,18 @@
-"""How kernels get onto a GPU: compiled by Numba, kept on disk, launched through CuPy.
+"""How kernels get onto a GPU: compiled by Numba, kept on disk, launched through the driver.
 
 Numba's own launcher takes 150 us to look at three arrays, longer than most kernels run. So Numba
-only compiles, and CuPy launches, in a tenth of that time. Arrays are contiguous; of their numbers
-and of scalars, the type is part of what is compiled: one version for each.
+only compiles, and the driver is handed the arguments in one packed piece. Arrays are contiguous;
+of their numbers and of scalars, the type is part of what is compiled: one version for each.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import re
+import struct
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -27,6 +30,10 @@ from numba.np.numpy_support import from_dtype
 from anamorph.kernels.compile import logger
 
 _THREADS_PER_BLOCK = 256
+# How the driver is told where the packed arguments are, and how many bytes.
+_BUFFER_POINTER, _BUFFER_SIZE = 1, 2
+_SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
+_ARRAYS = {char: "\t" + " " * n for n, char in enumerate("fdFDilq?", 1)}
 
 #: Marks a function that kernels call, for one thread.
 device_function = cuda.jit(device=True, inline="always")
@@ -40,18 +47,17 @@ class DeviceKernel:
 
     def __init__(self, function: Callable[..., None]) -> None:
         self.function = function
-        self._compiled: dict[tuple[Any, ...], Any] = {}
+        self._compiled: dict[str, Any] = {}
 
     def __call__(self, n_threads: int, *arguments: Any) -> None:
         if n_threads == 0:
             return
         values: list[Any] = []
-        key = tuple(_flatten(argument, values) for argument in arguments)
-        launch = self._compiled.get(key)
-        if launch is None:
-            launch = self._compiled[key] = self._compile(arguments)
-        n_blocks = -(-n_threads // _THREADS_PER_BLOCK)
-        launch((n_blocks,), (_THREADS_PER_BLOCK,), values)
+        layout = "".join([_flatten(argument, values) for argument in arguments])
+        compiled = self._compiled.get(layout)
+        if compiled is None:
+            compiled = self._compiled[layout] = self._compile(arguments)
+        _launch(compiled.kernel.ptr, -(-n_threads // _THREADS_PER_BLOCK), layout, values)
 
     def _compile(self, arguments: tuple[Any, ...]) -> Any:
         signature = types.void(*map(_numba_type, arguments))
@@ -78,20 +84,47 @@ def device_kernel(function: Callable[..., None]) -> DeviceKernel:
     return DeviceKernel(function)
 
 
-def _flatten(argument: Any, values: list[Any]) -> Any:
-    """Append what Numba's kernels are handed for an argument; return what tells its type."""
+def _flatten(argument: Any, values: list[Any]) -> str:
+    """Append what Numba's kernels are handed for an argument; return how `struct` packs it.
+
+    White space, which `struct` skips, tells arguments apart, and arrays of different numbers.
+    """
     if isinstance(argument, cupy.ndarray):
         if not argument.flags.c_contiguous:
             raise ValueError(f"kernels take contiguous arrays, got strides {argument.strides}")
-        values += (0, 0, argument.size, argument.itemsize, argument)
+        values += (0, 0, argument.size, argument.itemsize, argument.data.ptr)
         values += argument.shape
         values += argument.strides
-        return argument.dtype.char, argument.ndim
+        return _ARRAYS[argument.dtype.char] + "q" * (5 + 2 * argument.ndim)
     if isinstance(argument, tuple):
         values += argument
-        return len(argument)
+        return "\t\n" + "q" * len(argument)
     values.append(argument)
-    return type(argument)
+    return _SCALARS[type(argument)]
+
+
+def _launch(function: int, n_blocks: int, layout: str, values: list[Any]) -> None:
+    """Launch a kernel on the stream that CuPy works on."""
+    packed = struct.pack(layout, *values)
+    buffer = ctypes.create_string_buffer(packed, len(packed))
+    size = ctypes.c_size_t(len(packed))
+    extra = (ctypes.c_void_p * 5)(
+        *(_BUFFER_POINTER, ctypes.addressof(buffer)), *(_BUFFER_SIZE, ctypes.addressof(size)), 0
+    )
+    stream = cupy.cuda.get_current_stream().ptr
+    code = _driver().cuLaunchKernel(
+        *(function, n_blocks, 1, 1, _THREADS_PER_BLOCK, 1, 1, 0, stream, None), extra
+    )
+    if code:
+        raise RuntimeError(f"the GPU did not take a kernel: CUDA error {code}")
+
+
+@cache
+def _driver() -> Any:
+    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    pointer, number = ctypes.c_void_p, ctypes.c_uint
+    driver.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+    return driver
 
 
 def _numba_type(argument: Any) -> Any:
@@ -99,8 +132,7 @@ def _numba_type(argument: Any) -> Any:
         return types.Array(from_dtype(argument.dtype), argument.ndim, "C")
     if isinstance(argument, tuple):
         return types.UniTuple(types.int64, len(argument))
-    scalars = {int: types.int64, bool: types.boolean, np.float32: types.float32}
-    return scalars[type(argument)]
+    return {int: types.int64, bool: types.boolean, np.float32: types.float32}[type(argument)]
 
 
 @cache

@@ -9,6 +9,7 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
+from anamorph.kernels.cuda.places import divide
 
 _ZERO = np.float32(0)
 _PARTIAL_SUMS = 1 << 14  # threads that share a scalar product
@@ -74,7 +75,7 @@ def _sweep(matrix: dict[tuple[int, int], Any], k: int, size: int) -> None:
 
 @device_kernel
 def _add_scaled(out, factor, x):  # type: ignore[no-untyped-def]
-    row, v = cuda.grid(1) // factor.size, cuda.grid(1) % factor.size
+    row, v = divide(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] += factor[v] * x[row, v]
 
@@ -86,7 +87,7 @@ def add_scaled(out: Any, factor: Any, x: Any, start: int, stop: int) -> None:
 
 @device_kernel
 def _scale_and_add(out, factor, x):  # type: ignore[no-untyped-def]
-    row, v = cuda.grid(1) // factor.size, cuda.grid(1) % factor.size
+    row, v = divide(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] = factor[v] * out[row, v] + x[row, v]
 
@@ -99,16 +100,14 @@ def scale_and_add(out: Any, factor: Any, x: Any, start: int, stop: int) -> None:
 @device_kernel
 def _sum_products(partial, a, b, padded, lanes):  # type: ignore[no-untyped-def]
     """Sum products over the voxels inside the halo, by many threads; partial : (threads, lanes)."""
-    i = cuda.grid(1)
-    lane, worker = i % lanes, i // lanes
+    worker, lane = divide(cuda.grid(1), lanes)
     if worker >= partial.shape[0]:
         return
     total = np.float64(0)
     for place in range(worker, a.shape[1] // lanes, partial.shape[0]):
         rest, is_inside = place, True
         for axis in range(len(padded) - 1, -1, -1):
-            coordinate = rest % padded[axis]
-            rest //= padded[axis]
+            rest, coordinate = divide(rest, padded[axis])
             is_inside = is_inside and 0 < coordinate and coordinate < padded[axis] - 1
         if is_inside:
             for component in range(a.shape[0]):

@@ -1,32 +1,37 @@
-"""Spectra on a GPU: the twin of `kernels.spectrum`, one thread per frequency."""
+"""Spectra on a GPU: the twin of `kernels.spectrum`, one thread per number."""
 
 from __future__ import annotations
 
+import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
+from anamorph.kernels.cuda.places import divide, index
+
+_ZERO = np.float32(0)
 
 
 @device_kernel
-def multiply_symbol(spectrum, symbol, total, has_total):  # type: ignore[no-untyped-def]
+def multiply_symbol(spectrum, symbol, mean, has_mean):  # type: ignore[no-untyped-def]
     """Multiply spectra of vector fields by a symbol, in place.
 
-    spectrum : (N, d, frequency) complex; symbol : (packed d x d, frequency); total : (N, d), the
-    coefficients at frequency zero where they are known. One thread per field and frequency.
+    spectrum : (N, d, 2 * frequency), real and imaginary parts side by side; symbol :
+    (packed d x d, frequency); mean : (N, d), the coefficients at frequency zero where they are
+    known. One thread per field and number.
     """
-    n_frequencies = spectrum.shape[2]
-    n, k = cuda.grid(1) // n_frequencies, cuda.grid(1) % n_frequencies
-    if n >= spectrum.shape[0]:
+    n, i = divide(cuda.grid(1), spectrum.shape[2])
+    if n >= (mean.shape[0] if has_mean else spectrum.shape[0]):
         return
-    if has_total and k == 0:
+    k = index(i >> 1)
+    if has_mean and k == 0:
         for axis in range(spectrum.shape[1]):
-            spectrum[n, axis, 0] = total[n, axis]
+            spectrum[n, axis, i] = mean[n, axis] if i == 0 else _ZERO
     elif spectrum.shape[1] == 2:
-        a, b = spectrum[n, 0, k], spectrum[n, 1, k]
-        spectrum[n, 0, k] = symbol[0, k] * a + symbol[2, k] * b
-        spectrum[n, 1, k] = symbol[2, k] * a + symbol[1, k] * b
+        a, b = spectrum[n, 0, i], spectrum[n, 1, i]
+        spectrum[n, 0, i] = symbol[0, k] * a + symbol[2, k] * b
+        spectrum[n, 1, i] = symbol[2, k] * a + symbol[1, k] * b
     else:
-        a, b, c = spectrum[n, 0, k], spectrum[n, 1, k], spectrum[n, 2, k]
-        spectrum[n, 0, k] = symbol[0, k] * a + symbol[3, k] * b + symbol[4, k] * c
-        spectrum[n, 1, k] = symbol[3, k] * a + symbol[1, k] * b + symbol[5, k] * c
-        spectrum[n, 2, k] = symbol[4, k] * a + symbol[5, k] * b + symbol[2, k] * c
+        a, b, c = spectrum[n, 0, i], spectrum[n, 1, i], spectrum[n, 2, i]
+        spectrum[n, 0, i] = symbol[0, k] * a + symbol[3, k] * b + symbol[4, k] * c
+        spectrum[n, 1, i] = symbol[3, k] * a + symbol[1, k] * b + symbol[5, k] * c
+        spectrum[n, 2, i] = symbol[4, k] * a + symbol[5, k] * b + symbol[2, k] * c

@@ -8,6 +8,7 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
+from anamorph.kernels.cuda.places import divide
 
 _ONE, _QUARTER = np.float32(1), np.float32(0.25)
 
@@ -68,10 +69,8 @@ def apply_operator(*arguments: Any) -> None:
 
 @device_kernel
 def _prolong_axis(fine, coarse, left, right, fraction):  # type: ignore[no-untyped-def]
-    i = cuda.grid(1)
-    inner = fine.shape[2]
-    v, i = i % inner, i // inner
-    place, outer = i % left.size, i // left.size
+    rest, v = divide(cuda.grid(1), fine.shape[2])
+    outer, place = divide(rest, left.size)
     if outer < fine.shape[0]:
         a, b = coarse[outer, left[place] + 1, v], coarse[outer, right[place] + 1, v]
         fine[outer, place + 1, v] = (_ONE - fraction[place]) * a + fraction[place] * b
@@ -86,10 +85,9 @@ def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -
 @device_kernel
 def _restrict_axis(coarse, fine, left, right, fraction):  # type: ignore[no-untyped-def]
     """One thread per coarse voxel, which looks for the few fine ones it lies next to."""
-    i = cuda.grid(1)
-    inner, n_coarse, n_fine = fine.shape[2], coarse.shape[1] - 2, left.size
-    v, i = i % inner, i // inner
-    place, outer = i % n_coarse, i // n_coarse
+    n_coarse, n_fine = coarse.shape[1] - 2, left.size
+    rest, v = divide(cuda.grid(1), fine.shape[2])
+    outer, place = divide(rest, n_coarse)
     if outer >= coarse.shape[0]:
         return
     total = _ONE - _ONE
@@ -99,7 +97,7 @@ def _restrict_axis(coarse, fine, left, right, fraction):  # type: ignore[no-unty
     if last - first >= n_fine:
         first, last = 0, n_fine - 1
     for near in range(first, last + 1):
-        source = (near + n_fine) % n_fine
+        _, source = divide(near + n_fine, n_fine)
         if left[source] == place:
             total += (_ONE - fraction[source]) * fine[outer, source + 1, v]
         if right[source] == place:

@@ -12,23 +12,24 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
+from anamorph.kernels.cuda.places import divide, index
 
 _ONE = np.float32(1)
 
 
 @device_function
-def corners(distance, voxel, stride, length):  # type: ignore[no-untyped-def]
+def corners(distance, coordinate, stride, length):  # type: ignore[no-untyped-def]
     """Locate a voxel that is displaced along an axis of some stride and length.
 
     Returns what the grid points before and behind contribute to the place in memory, and how far
     beyond the first it lies.
     """
     whole = math.floor(distance)
-    place = voxel // stride % length + np.int64(whole)
+    place = coordinate + np.int64(whole)
     if place < 0 or place >= length:
         place %= length
     behind = place + 1 if place + 1 < length else 0
-    return place * stride, behind * stride, distance - np.float32(whole)
+    return index(place * stride), index(behind * stride), distance - np.float32(whole)
 
 
 @device_function
@@ -59,17 +60,19 @@ def pull_voxels(images, displacement, out, shape):  # type: ignore[no-untyped-de
     images, out : (N, C, voxel); displacement : (N, d, voxel); one thread per image and voxel.
     """
     n_voxels = out.shape[2]
-    n, voxel = cuda.grid(1) // n_voxels, cuda.grid(1) % n_voxels
+    n, voxel = divide(cuda.grid(1), n_voxels)
     if n >= out.shape[0]:
         return
     y, nx, ny = len(shape) - 2, shape[len(shape) - 1], shape[len(shape) - 2]
-    left, right, fx = corners(displacement[n, y + 1, voxel], voxel, 1, nx)
-    upper, lower, fy = corners(displacement[n, y, voxel], voxel, nx, ny)
+    row, x = divide(voxel, nx)
+    plane, row = divide(row, ny)
+    left, right, fx = corners(displacement[n, y + 1, voxel], x, 1, nx)
+    upper, lower, fy = corners(displacement[n, y, voxel], row, nx, ny)
     if len(shape) == 2:
         for c in range(out.shape[1]):
             out[n, c, voxel] = interpolate_2d(images, n, c, upper, lower, left, right, fy, fx)
     else:
-        front, back, fz = corners(displacement[n, 0, voxel], voxel, nx * ny, shape[0])
+        front, back, fz = corners(displacement[n, 0, voxel], plane, nx * ny, shape[0])
         for c in range(out.shape[1]):
             value = interpolate_2d(
                 images, n, c, front + upper, front + lower, left, right, fy, fx
@@ -82,14 +85,16 @@ def pull_voxels(images, displacement, out, shape):  # type: ignore[no-untyped-de
 def push_voxel(images, displacement, scale, out, shape, n, voxel):  # type: ignore[no-untyped-def]
     """Add one voxel of an image to those around x + scale * displacement(x)."""
     y, nx, ny = len(shape) - 2, shape[len(shape) - 1], shape[len(shape) - 2]
-    left, right, fx = corners(scale * displacement[n, y + 1, voxel], voxel, 1, nx)
-    upper, lower, fy = corners(scale * displacement[n, y, voxel], voxel, nx, ny)
+    row, x = divide(voxel, nx)
+    plane, row = divide(row, ny)
+    left, right, fx = corners(scale * displacement[n, y + 1, voxel], x, 1, nx)
+    upper, lower, fy = corners(scale * displacement[n, y, voxel], row, nx, ny)
     if len(shape) == 2:
         for c in range(out.shape[1]):
             value = images[n, c, voxel]
             add_2d(out, n, c, upper, lower, left, right, fy, fx, value)
     else:
-        front, back, fz = corners(scale * displacement[n, 0, voxel], voxel, nx * ny, shape[0])
+        front, back, fz = corners(scale * displacement[n, 0, voxel], plane, nx * ny, shape[0])
         for c in range(out.shape[1]):
             value = images[n, c, voxel]
             behind = fz * value
@@ -105,6 +110,6 @@ def push_voxels(images, displacement, out, shape):  # type: ignore[no-untyped-de
     images, out : (N, C, voxel); displacement : (N, d, voxel); one thread per image and voxel.
     """
     n_voxels = out.shape[2]
-    n, voxel = cuda.grid(1) // n_voxels, cuda.grid(1) % n_voxels
+    n, voxel = divide(cuda.grid(1), n_voxels)
     if n < out.shape[0]:
         push_voxel(images, displacement, _ONE, out, shape, n, voxel)

@@ -10,6 +10,7 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
+from anamorph.kernels.cuda.places import divide
 from anamorph.likelihoods.bernoulli import LOADING, MOST_CERTAIN
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -28,7 +29,7 @@ def _logistic(a):  # type: ignore[no-untyped-def]
 @device_kernel
 def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
     """One thread per image and voxel; all arrays are (N, voxel)."""
-    n, x = cuda.grid(1) // images.shape[1], cuda.grid(1) % images.shape[1]
+    n, x = divide(cuda.grid(1), images.shape[1])
     if n >= images.shape[0]:
         return
     f, a = images[n, x], min(max(appearance[n, x], -_MOST), _MOST)
@@ -39,7 +40,7 @@ def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
 @device_kernel
 def _differentiate(appearance, images, value, gradient, hessian):  # type: ignore[no-untyped-def]
     """One thread per image and voxel; all arrays are (N, voxel)."""
-    n, x = cuda.grid(1) // images.shape[1], cuda.grid(1) % images.shape[1]
+    n, x = divide(cuda.grid(1), images.shape[1])
     if n >= images.shape[0]:
         return
     f, a = images[n, x], min(max(appearance[n, x], -_MOST), _MOST)

@@ -10,6 +10,7 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
+from anamorph.kernels.cuda.places import divide
 from anamorph.likelihoods.categorical import LOADING
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -37,7 +38,7 @@ def _log_likelihood(appearance, images, n, x, most, total):  # type: ignore[no-u
 @device_kernel
 def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
     """One thread per image and voxel; appearance, images : (N, C, voxel), value : (N, voxel)."""
-    n, x = cuda.grid(1) // images.shape[2], cuda.grid(1) % images.shape[2]
+    n, x = divide(cuda.grid(1), images.shape[2])
     if n >= images.shape[0]:
         return
     value[n, x] = _ZERO
@@ -50,7 +51,7 @@ def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
 def _differentiate(appearance, images, loading, value, gradient, hessian):  # type: ignore[no-untyped-def]
     """One thread per image and voxel; see `_evaluate`."""
     n_channels, n_voxels = images.shape[1], images.shape[2]
-    n, x = cuda.grid(1) // n_voxels, cuda.grid(1) % n_voxels
+    n, x = divide(cuda.grid(1), n_voxels)
     if n >= images.shape[0]:
         return
     if not images[n, 0, x] == images[n, 0, x]:

@@ -9,6 +9,7 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
+from anamorph.kernels.cuda.places import divide
 
 _ZERO = np.float32(0)
 
@@ -17,8 +18,8 @@ _ZERO = np.float32(0)
 def _residuals(appearance, images, precision, residual, hessian):  # type: ignore[no-untyped-def]
     """One thread per image, channel and voxel; all arrays but `precision` are (N, C, voxel)."""
     n_channels, n_voxels = images.shape[1], images.shape[2]
-    plane, x = cuda.grid(1) // n_voxels, cuda.grid(1) % n_voxels
-    n, c = plane // n_channels, plane % n_channels
+    plane, x = divide(cuda.grid(1), n_voxels)
+    n, c = divide(plane, n_channels)
     if n >= images.shape[0]:
         return
     f = images[n, c, x]
