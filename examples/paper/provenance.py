@@ -1,0 +1,64 @@
+"""Where numbers come from: the commit, the machine, the seed and the time."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def present_provenance(seed: int, device: str, seconds: float) -> dict[str, Any]:
+    """Return where a number comes from that was computed just now, in `seconds`."""
+    return {
+        "commits": [present_commit()],
+        "machines": [present_machine(device)],
+        "seed": seed,
+        "seconds": round(seconds, 3),
+    }
+
+
+def joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return where a number comes from that was made of several: a run may go on elsewhere."""
+    parts = list(parts)
+    seeds = {part["seed"] for part in parts}
+    if len(seeds) != 1:
+        raise ValueError(
+            f"steps must share one seed, got {sorted(seeds)}: remove the work folder, or give the "
+            "--seed that it was made with"
+        )
+    return {
+        "commits": sorted({commit for part in parts for commit in part["commits"]}),
+        "machines": sorted({machine for part in parts for machine in part["machines"]}),
+        "seed": seeds.pop(),
+        "seconds": round(sum(part["seconds"] for part in parts), 1),
+    }
+
+
+def present_commit() -> str:
+    """Return the commit of this source, with "-dirty" where something has been changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown: not a git repository"
+    return found.stdout.strip()
+
+
+def present_machine(device: str) -> str:
+    """Return the model of the processor, how many of them can be used, and the device."""
+    words = f"{_processor_model()}, {len(os.sched_getaffinity(0))} cores"
+    return words if device == "cpu" else f"{words}, {device}"
+
+
+def _processor_model() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
