@@ -178,7 +178,7 @@ def encode(
     generator: Generator,
     images: Array,
     max_shootings: int = 60,
-    tolerance: float = 1e-3,
+    tolerance: float = 3e-3,
     start: Float64Array | None = None,
 ) -> Encoded:
     """Find the most probable latents of images (N, C, *space).
