@@ -119,7 +119,7 @@ def golden_gains(monkeypatch, name, start):
 
 @every_golden
 def test_encoding_ends_where_the_reference_does_or_higher(monkeypatch, name):
-    # `encode` leaves an image alone when a step gains less than a thousandth of a nat.
+    # `encode` leaves an image alone when a step gains less than three thousandths of a nat.
     assert (golden_gains(monkeypatch, name, np.zeros_like) > -0.01).all()
 
 
