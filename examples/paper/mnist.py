@@ -23,7 +23,7 @@ from anamorph import EvidenceClassifier, ShapeAppearanceModel
 from anamorph.datasets import digits, mnist
 from anamorph.presets import preset
 from examples.paper.experiment import Experiment, parser
-from examples.paper.mnist_figures import draw_errors, draw_mistakes
+from examples.paper.mnist_figures import BARS, SCATTERING, draw_errors, draw_mistakes
 
 SIZES = (300, 500, 1000, 3000, 5000, 10000, 60000)
 _SMALL_SIZES = (60, 100)
@@ -83,6 +83,8 @@ def run_size(experiment: Experiment, data: Digits, n: int) -> None:
     predicted = classifier.classes_[joint.argmax(axis=1)]
     numbers = measures(data.test_labels, predicted, n_shootings)
     numbers |= {
+        "bar_percent": BARS.get(n),
+        "scattering_percent": SCATTERING.get(n),
         "seconds_fit": experiment.provenance(f"n{n}/model-")["seconds"],
         "seconds_classify": experiment.provenance(f"n{n}/test-")["seconds"],
     }
