@@ -252,7 +252,7 @@ class Experiment:
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     with replacing(path) as temporary:
-        text = json.dumps(content, indent=1, default=_plain)
+        text = json.dumps(content, indent=1, default=_plain, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 

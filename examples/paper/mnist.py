@@ -157,9 +157,7 @@ def measures(
         "n_errors_first_500": int(np.sum(wrong < 500)),
         "shootings_mean": float(n_shootings.mean()),
         "shootings_max": int(n_shootings.max()),
-        "mistakes": [
-            {"test_digit": n, "is": labels[n], "taken_for": predicted[n]} for n in wrong.tolist()
-        ],
+        "mistakes": {str(n): f"{labels[n]}→{predicted[n]}" for n in wrong},
     }
 
 

@@ -29,7 +29,11 @@ def draw_errors(experiment: Experiment) -> None:
     """Draw the error against the number of training images, of all that is published."""
     figure = Figure((6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    axes.axhline(PLATEAU, color="tab:grey", linestyle=":", label="the paper, from about 5000 on")
+    axes.hlines(PLATEAU, 5000, 60000, color="black", linestyle=":", label="the paper's plateau")
+    axes.plot(
+        *zip(*BARS.items(), strict=True),
+        color="tab:grey", linestyle="none", marker="_", markersize=14, label="wanted at most",
+    )  # fmt: skip
     axes.plot(
         *zip(*SCATTERING.items(), strict=True),
         color="tab:orange", marker="s", label="scattering networks (Bruna and Mallat 2013)",

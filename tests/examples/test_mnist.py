@@ -74,7 +74,7 @@ def test_mistakes_are_counted():
     assert found["n_errors"] == found["n_errors_first_500"] == 1
     assert found["error_percent"] == 25
     assert found["error_percent_95"][0] < 25 < found["error_percent_95"][1]
-    assert found["mistakes"] == [{"test_digit": 2, "is": 3, "taken_for": 8}]
+    assert found["mistakes"] == {"2": "3→8"}
     assert (found["shootings_mean"], found["shootings_max"]) == (25, 40)
 
 
