@@ -110,9 +110,7 @@ def _namespace(name: str, source: Any) -> ModuleType:
             value = getattr(source, attribute)
             if isinstance(value, type) or not callable(value):
                 return value
-            return lambda *inputs, **options: _device(
-                value(*_host(list(inputs)), **_host(options))
-            )
+            return lambda *inputs, **options: _device(value(*_host(list(inputs)), **_host(options)))
 
     return Namespace(name)
 
@@ -155,9 +153,7 @@ def install() -> None:
 class _Plan:
     """A plan of Fourier transforms."""
 
-    def __init__(
-        self, array: Any, *, axes: Any, value_type: str, shape: Any = None
-    ) -> None:
+    def __init__(self, array: Any, *, axes: Any, value_type: str, shape: Any = None) -> None:
         self._axes, self._kind, self._shape = axes, value_type, shape
 
     def fft(self, source: Any, out: Any, direction: int) -> None:
@@ -195,7 +191,8 @@ _THREAD = _Thread()
 _MODULES = [
     f"anamorph.{floor}.cuda.{name}"
     for floor, names in {
-        "kernels": "launch places fourier warps steps spectrum derivatives blocks stencils smoothing",
+        "kernels": "launch places fourier warps steps spectrum derivatives blocks stencils "
+        "smoothing",
         "likelihoods": "gaussian bernoulli categorical",
     }.items()
     for name in names.split()

@@ -18,7 +18,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -188,7 +188,9 @@ class Cohort:
             return proposal.covariance.sum(axis=0), proposal.log_determinant.sum()
 
         sums = [
-            some for batch in self._batches() for some in run_parallel(propose_part, self._parts(batch))
+            some
+            for batch in self._batches()
+            for some in run_parallel(propose_part, self._parts(batch))
         ]
         self._displacements.close(self._warp_key())
         self._proposal = _LatentProposal(
@@ -342,8 +344,10 @@ class Cohort:
 
     def _answer(self, question: str, *values: ArrayLike) -> Sums:
         """Return named sums; those that are images stay where they are, small ones do not."""
-        arrays = [
-            value if np.ndim(value) > 2 else np.asarray(to_host(value), dtype=np.float64)
+        arrays: list[Float64Array] = [
+            cast(Float64Array, value)
+            if np.ndim(value) > 2
+            else np.asarray(to_host(value), dtype=np.float64)
             for value in values
         ]
         return Sums(len(self.images), dict(zip(FIELDS[question], arrays, strict=True)))

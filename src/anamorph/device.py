@@ -1,4 +1,4 @@
-"""Computing on a GPU: whether there is one, whether a fit fits into it, and how images get there."""
+"""Computing on a GPU: whether there is one, whether a fit fits it, and how images get there."""
 
 from __future__ import annotations
 

@@ -177,7 +177,9 @@ class Generator:
 
     def _image_gradients(self, appearance: Array) -> Array:
         flat = _flat(appearance)
-        gradients = np.empty_like(flat, shape=(*flat.shape[:2], self.settings.n_dims, flat.shape[2]))
+        gradients = np.empty_like(
+            flat, shape=(*flat.shape[:2], self.settings.n_dims, flat.shape[2])
+        )
         kernels_for(flat, _CHAIN_RULES).image_gradients(flat, self.settings.space, gradients)
         return gradients
 

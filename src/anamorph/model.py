@@ -312,11 +312,25 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def transform(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable latents of images, (N, K)."""
-        return self._encode(X).latents
+        return self.encode(X).latents
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
-        return self._encode(X).log_evidence
+        return self.encode(X).log_evidence
+
+    def encode(self, X: Images) -> Encoded:  # noqa: N803
+        """Return the latents and the log evidence of images, and what finding them cost."""
+        images = self.checked_images(X)
+
+        def encode_part(generator: Generator, part: slice) -> Encoded:
+            return encode(generator, beside(generator.parameters.mean, images.read(part))).to_host()
+
+        parts = self._in_parts(encode_part, len(images))
+        return Encoded(
+            np.concatenate([part.latents for part in parts]),
+            np.concatenate([part.log_evidence for part in parts]),
+            np.concatenate([part.n_shootings for part in parts]),
+        )
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
@@ -442,19 +456,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_iter_ = len(objective)
         self.origin_ = origin
 
-    def _encode(self, X: Images) -> Encoded:  # noqa: N803
-        images = self.checked_images(X)
-
-        def encode_part(generator: Generator, part: slice) -> Encoded:
-            return encode(generator, beside(generator.parameters.mean, images.read(part))).to_host()
-
-        parts = self._in_parts(encode_part, len(images))
-        return Encoded(
-            np.concatenate([part.latents for part in parts]),
-            np.concatenate([part.log_evidence for part in parts]),
-            np.concatenate([part.n_shootings for part in parts]),
-        )
-
     def _expected_images(self, latents: Float64Array, part: str) -> Array:
         def expect(generator: Generator, some: slice) -> Array:
             here = beside(generator.parameters.mean, latents[some])
@@ -465,9 +466,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         return np.concatenate(self._in_parts(expect, len(latents)))
 
-    def _in_parts(
-        self, task: Callable[[Generator, slice], Result], n_images: int
-    ) -> list[Result]:
+    def _in_parts(self, task: Callable[[Generator, slice], Result], n_images: int) -> list[Result]:
         """Return what a task makes of each part of some images, on the device that is chosen."""
         device = chosen_device(self.device, n_images * math.prod(self._format.space))
         if device == "cuda":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -113,7 +114,7 @@ class GeodesicOnDevice:
         )
         self.displacement, self._spare = self._spare, self.displacement
 
-    def _run(self, name: str, *arguments: object, n_threads: int | None = None) -> None:
+    def _run(self, name: str, *arguments: Any, n_threads: int | None = None) -> None:
         """Run a kernel of `kernels.cuda.steps`, one thread per image and voxel by default."""
         flat = [
             argument.reshape(*argument.shape[:2], -1)

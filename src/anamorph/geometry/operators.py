@@ -103,7 +103,8 @@ def _apply(
         room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
         room[:n_fields] = array.reshape(n_fields, d, *space)
         apply_symbol_on_device(room, on_device, room, n_fields)
-        return room[:n_fields].reshape(array.shape)
+        applied: Array = room[:n_fields].reshape(array.shape)
+        return applied
     symbol = packed_symbol(weights, space, size, array.dtype, inverse=inverse)
     fields = array.reshape(-1, d, *space, 1)
     return apply_symbol(fields, symbol, workers=n_threads()).reshape(array.shape)

@@ -24,8 +24,8 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.geodesics_on_device import shoot_on_device
+from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
 from anamorph.geometry.planes import apply_real_symbol, is_small_plane, real_fourier_matrix

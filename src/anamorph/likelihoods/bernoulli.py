@@ -30,7 +30,7 @@ class Bernoulli(Likelihood):
     def log_likelihood(  # noqa: D102
         self, appearance: Array, images: Array, precision: Array
     ) -> Float64Array:
-        values = array_namespace(images).empty(len(images))
+        values: Float64Array = array_namespace(images).empty(len(images))
         kernels_for(images, __name__).evaluate(_flat(appearance), _flat(images), values)
         return values
 
@@ -72,6 +72,7 @@ def _logistic(a: float) -> tuple[float, float, float]:
 
 @kernel
 def evaluate(appearance: KernelArray, images: KernelArray, values: KernelArray) -> None:
+    """Fill in ln p(f | a') per image."""
     most, zero = np.float32(MOST_CERTAIN), np.float32(0)
     for n in range(images.shape[0]):
         a, f = appearance[n], images[n]
@@ -91,6 +92,7 @@ def differentiate(
     gradient: KernelArray,
     hessian: KernelArray,
 ) -> None:
+    """Fill in ln p(f | a') per image, and the gradient and Hessian of -ln p(f | a')."""
     most, zero, loading = np.float32(MOST_CERTAIN), np.float32(0), np.float32(LOADING)
     for n in range(images.shape[0]):
         a, f, g, h = appearance[n], images[n], gradient[n], hessian[n]

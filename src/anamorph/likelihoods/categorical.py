@@ -29,7 +29,7 @@ class Categorical(Likelihood):
     def log_likelihood(  # noqa: D102
         self, appearance: Array, images: Array, precision: Array
     ) -> Float64Array:
-        values = array_namespace(images).empty(len(images))
+        values: Float64Array = array_namespace(images).empty(len(images))
         kernels_for(images, __name__).evaluate(_flat(appearance), _flat(images), values)
         return values
 
@@ -109,6 +109,7 @@ _PIECE = 512  # voxels at a time: their classes stay in the first-level cache
 
 @kernel
 def evaluate(appearance: KernelArray, images: KernelArray, values: KernelArray) -> None:
+    """Fill in ln p(f | a') per image."""
     n_images, n_channels, n_voxels = images.shape
     odds = np.empty((n_channels + 2, _PIECE), appearance.dtype)
     for n in range(n_images):
@@ -128,6 +129,7 @@ def differentiate(
     gradient: KernelArray,
     hessian: KernelArray,
 ) -> None:
+    """Fill in ln p(f | a') per image, and the gradient and Hessian of -ln p(f | a')."""
     n_images, n_channels, n_voxels = images.shape
     odds = np.empty((n_channels + 2, _PIECE), appearance.dtype)
     zero, one = appearance.dtype.type(0), appearance.dtype.type(1)

@@ -70,6 +70,7 @@ def _flat(images: Array) -> Array:
 def residual_sums(
     appearance: KernelArray, images: KernelArray, squares: KernelArray, observed: KernelArray
 ) -> None:
+    """Fill in the sum of squared residuals and the number of observed voxels, each (N, C)."""
     zero, one = appearance.dtype.type(0), np.int32(1)
     for n in range(images.shape[0]):
         for c in range(images.shape[1]):
@@ -93,6 +94,7 @@ def differentiate(
     squares: KernelArray,
     observed: KernelArray,
 ) -> None:
+    """Fill in gradients and Hessians, and what `residual_sums` does."""
     residual_sums(appearance, images, squares, observed)
     zero = appearance.dtype.type(0)
     for n in range(images.shape[0]):

@@ -115,9 +115,7 @@ class Layout(BlockLayout):
         """Return the Euclidean norm of a field in every lane."""
         return np.sqrt(self.dot(field, field))
 
-    def _over_rows(
-        self, name: str, out: Field, factor: PerLane, x: Field
-    ) -> None:
+    def _over_rows(self, name: str, out: Field, factor: PerLane, x: Field) -> None:
         kernel = getattr(kernels_for(out, smoothing.__name__), name)
         row = np.tile(factor.astype(self.dtype), self.padded[-1])
         out, x = out.reshape(-1, row.size), x.reshape(-1, row.size)

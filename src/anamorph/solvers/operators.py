@@ -69,7 +69,14 @@ class Operator:
         hessian = flat(self.hessian), self.pairs
         coefficients = self._absolute, self._laplacian, self._elastic
         layout.over_voxels(
-            kernels.apply_operator, flat(out), field, bent, *hessian, shifts, *coefficients, subtract
+            kernels.apply_operator,
+            flat(out),
+            field,
+            bent,
+            *hessian,
+            shifts,
+            *coefficients,
+            subtract,
         )
 
     def inverse_blocks(self) -> Field:

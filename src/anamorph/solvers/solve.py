@@ -168,8 +168,9 @@ def _solve(
     if not isinstance(max_cycles, int) or max_cycles < 1:
         raise ValueError(f"max_cycles must be an integer >= 1, got {max_cycles!r}")
     if is_on_device(gradient) and gradient.size < _SMALLEST_ON_DEVICE:
-        on_host = (to_host(array) for array in (hessian, gradient))
-        solution = _solve(*on_host, regulariser, weight, tolerance, to_host(start), max_cycles)
+        hessian, start = to_host(hessian), to_host(start)
+        on_host = to_host(gradient)
+        solution = _solve(hessian, on_host, regulariser, weight, tolerance, start, max_cycles)
         return replace(solution, x=beside(gradient, solution.x))
     systems = check_systems(hessian, gradient, regulariser, weight, start)
     n_systems = len(systems.gradient)
@@ -210,9 +211,7 @@ def _solve_block(
 ) -> tuple[Field, NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
     """Return the solutions of some systems, their residuals, cycles, and whether they converged."""
     gradient = systems.gradient[block]
-    layout = Layout(
-        gradient.shape[2:], len(gradient), gradient.dtype, is_on_device(gradient)
-    )
+    layout = Layout(gradient.shape[2:], len(gradient), gradient.dtype, is_on_device(gradient))
     inverse_weight = beside(gradient, 1 / systems.weight[block], gradient.dtype)
     inverse_weight = inverse_weight.reshape(-1, *(1 for _ in gradient.shape[1:]))
     hessian = layout.load(systems.hessian[block] * inverse_weight)

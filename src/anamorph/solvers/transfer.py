@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from anamorph.kernels.device import kernels_for
 from anamorph.solvers.layout import Field, Layout
 
-
 _Neighbours = tuple[NDArray[np.int64], NDArray[np.int64], Field]
 
 

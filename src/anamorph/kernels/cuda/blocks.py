@@ -11,7 +11,7 @@ from anamorph.kernels.cuda.places import divide
 
 
 @device_kernel
-def _fill_halo(block, padded, n_components, lanes):  # type: ignore[no-untyped-def]
+def _fill_halo(block, padded, n_components, lanes):
     """Copy into each place of the halo the voxel it stands for; one thread per place."""
     i = cuda.grid(1)
     voxel, lane = divide(i, lanes)

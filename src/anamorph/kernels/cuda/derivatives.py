@@ -21,7 +21,7 @@ _MOST_BYTES = 2**31  # of B and HB at a time
 
 
 @device_kernel
-def _image_gradients(images, shape, out):  # type: ignore[no-untyped-def]
+def _image_gradients(images, shape, out):
     n_channels, n_voxels = images.shape[1], images.shape[2]
     plane, voxel = divide(cuda.grid(1), n_voxels)
     n, c = divide(plane, n_channels)
@@ -42,7 +42,7 @@ def image_gradients(images: Any, shape: tuple[int, ...], out: Any) -> None:
 
 
 @device_function
-def _hessian_entry(h, n, b, c, voxel, n_channels):  # type: ignore[no-untyped-def]
+def _hessian_entry(h, n, b, c, voxel, n_channels):
     """Return entry (b, c) of a packed Hessian, zero where only its diagonal is given."""
     if b == c:
         return h[n, b, voxel]
@@ -54,7 +54,7 @@ def _hessian_entry(h, n, b, c, voxel, n_channels):  # type: ignore[no-untyped-de
 
 
 @device_kernel
-def _shape_derivatives(gradients, g, h, loading, g_v, h_v):  # type: ignore[no-untyped-def]
+def _shape_derivatives(gradients, g, h, loading, g_v, h_v):
     n_channels, n_dims, n_voxels = gradients.shape[1], gradients.shape[2], gradients.shape[3]
     n, voxel = divide(cuda.grid(1), n_voxels)
     if n >= gradients.shape[0]:
@@ -87,7 +87,9 @@ def shape_derivatives(gradients: Any, g: Any, h: Any, loading: float, g_v: Any, 
 
 
 @device_kernel
-def _write_effects(appearance_basis, shape_basis, first_shape, gradients, g, h, first, effect, weighted):  # type: ignore[no-untyped-def]
+def _write_effects(
+    appearance_basis, shape_basis, first_shape, gradients, g, h, first, effect, weighted
+):
     """Write B, and HB with g below it, for images from `first` on.
 
     effect : (n, pieces, K, C, piece); weighted : (n, pieces, K + 1, C, piece). One thread per

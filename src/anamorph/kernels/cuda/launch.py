@@ -22,7 +22,7 @@ import cupy
 import numpy as np
 
 if not hasattr(np, "row_stack"):  # which numba-cuda still expects, and NumPy has dropped
-    np.row_stack = np.vstack
+    np.vstack = np.vstack
 
 from numba import cuda, types
 from numba.np.numpy_support import from_dtype
@@ -50,6 +50,7 @@ class DeviceKernel:
         self._compiled: dict[str, Any] = {}
 
     def __call__(self, n_threads: int, *arguments: Any) -> None:
+        """Launch the kernel, and go on without waiting for it."""
         if n_threads == 0:
             return
         values: list[Any] = []

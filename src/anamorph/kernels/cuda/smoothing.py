@@ -16,7 +16,7 @@ _PARTIAL_SUMS = 1 << 14  # threads that share a scalar product
 
 
 @device_kernel
-def _relax(step, x, residual, inverse, pairs, inertia, rate, start, stop):  # type: ignore[no-untyped-def]
+def _relax(step, x, residual, inverse, pairs, inertia, rate, start, stop):
     v = start + cuda.grid(1)
     if v >= stop:
         return
@@ -74,7 +74,7 @@ def _sweep(matrix: dict[tuple[int, int], Any], k: int, size: int) -> None:
 
 
 @device_kernel
-def _add_scaled(out, factor, x):  # type: ignore[no-untyped-def]
+def _add_scaled(out, factor, x):
     row, v = divide(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] += factor[v] * x[row, v]
@@ -86,7 +86,7 @@ def add_scaled(out: Any, factor: Any, x: Any, start: int, stop: int) -> None:
 
 
 @device_kernel
-def _scale_and_add(out, factor, x):  # type: ignore[no-untyped-def]
+def _scale_and_add(out, factor, x):
     row, v = divide(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] = factor[v] * out[row, v] + x[row, v]
@@ -98,7 +98,7 @@ def scale_and_add(out: Any, factor: Any, x: Any, start: int, stop: int) -> None:
 
 
 @device_kernel
-def _sum_products(partial, a, b, padded, lanes):  # type: ignore[no-untyped-def]
+def _sum_products(partial, a, b, padded, lanes):
     """Sum products over the voxels inside the halo, by many threads; partial : (threads, lanes)."""
     worker, lane = divide(cuda.grid(1), lanes)
     if worker >= partial.shape[0]:
@@ -108,7 +108,7 @@ def _sum_products(partial, a, b, padded, lanes):  # type: ignore[no-untyped-def]
         rest, is_inside = place, True
         for axis in range(len(padded) - 1, -1, -1):
             rest, coordinate = divide(rest, padded[axis])
-            is_inside = is_inside and 0 < coordinate and coordinate < padded[axis] - 1
+            is_inside = is_inside and coordinate > 0 and coordinate < padded[axis] - 1
         if is_inside:
             for component in range(a.shape[0]):
                 left, right = a[component, place * lanes + lane], b[component, place * lanes + lane]

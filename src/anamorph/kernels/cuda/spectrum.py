@@ -12,7 +12,7 @@ _ZERO = np.float32(0)
 
 
 @device_kernel
-def multiply_symbol(spectrum, symbol, mean, has_mean):  # type: ignore[no-untyped-def]
+def multiply_symbol(spectrum, symbol, mean, has_mean):
     """Multiply spectra of vector fields by a symbol, in place.
 
     spectrum : (N, d, 2 * frequency), real and imaginary parts side by side; symbol :

@@ -14,12 +14,12 @@ _ONE, _QUARTER = np.float32(1), np.float32(0.25)
 
 
 @device_function
-def _second_difference(x, i, v, shift):  # type: ignore[no-untyped-def]
+def _second_difference(x, i, v, shift):
     return (x[i, v] - x[i, v + shift]) + (x[i, v] - x[i, v - shift])
 
 
 @device_kernel
-def _bend(out, x, shifts, first, second, start, stop):  # type: ignore[no-untyped-def]
+def _bend(out, x, shifts, first, second, start, stop):
     v = start + cuda.grid(1)
     if v >= stop:
         return
@@ -37,7 +37,9 @@ def bend(*arguments: Any) -> None:
 
 
 @device_kernel
-def _apply_operator(out, x, bent, hessian, pairs, shifts, absolute, laplacian, elastic, subtract, start, stop):  # type: ignore[no-untyped-def]
+def _apply_operator(
+    out, x, bent, hessian, pairs, shifts, absolute, laplacian, elastic, subtract, start, stop
+):
     v = start + cuda.grid(1)
     if v >= stop:
         return
@@ -68,7 +70,7 @@ def apply_operator(*arguments: Any) -> None:
 
 
 @device_kernel
-def _prolong_axis(fine, coarse, left, right, fraction):  # type: ignore[no-untyped-def]
+def _prolong_axis(fine, coarse, left, right, fraction):
     rest, v = divide(cuda.grid(1), fine.shape[2])
     outer, place = divide(rest, left.size)
     if outer < fine.shape[0]:
@@ -83,7 +85,7 @@ def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -
 
 
 @device_kernel
-def _restrict_axis(coarse, fine, left, right, fraction):  # type: ignore[no-untyped-def]
+def _restrict_axis(coarse, fine, left, right, fraction):
     """One thread per coarse voxel, which looks for the few fine ones it lies next to."""
     n_coarse, n_fine = coarse.shape[1] - 2, left.size
     rest, v = divide(cuda.grid(1), fine.shape[2])

@@ -20,7 +20,7 @@ _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
 @device_kernel
-def begin_path(velocity, scale, displacement, is_long):  # type: ignore[no-untyped-def]
+def begin_path(velocity, scale, displacement, is_long):
     """Set displacement = scale * velocity, and note which images take long steps.
 
     is_long : (N,) int32, zero before; one thread per image and voxel.
@@ -37,7 +37,7 @@ def begin_path(velocity, scale, displacement, is_long):  # type: ignore[no-untyp
 
 
 @device_kernel
-def transposed_jacobian_step(momentum, velocity, scale, out, shape):  # type: ignore[no-untyped-def]
+def transposed_jacobian_step(momentum, velocity, scale, out, shape):
     """Set out = D(id + scale velocity)' momentum; one thread per image and voxel."""
     n_voxels = out.shape[2]
     n, voxel = divide(cuda.grid(1), n_voxels)
@@ -58,19 +58,19 @@ def transposed_jacobian_step(momentum, velocity, scale, out, shape):  # type: ig
 
 
 @device_function
-def _wrapped(point, length):  # type: ignore[no-untyped-def]
+def _wrapped(point, length):
     if point < 0:
         return point + length
     return point - length if point >= length else point
 
 
 @device_function
-def _tent(distance):  # type: ignore[no-untyped-def]
+def _tent(distance):
     return max(_ZERO, _ONE - abs(distance))
 
 
 @device_kernel
-def push_short_steps(momentum, velocity, scale, is_long, out, shape, run):  # type: ignore[no-untyped-def]
+def push_short_steps(momentum, velocity, scale, is_long, out, shape, run):
     """Push along scale * velocity where that is short, and leave zeros where it is not.
 
     A thread follows the first axis for `run` voxels. Each voxel it passes gives to the one before
@@ -132,7 +132,7 @@ def push_short_steps(momentum, velocity, scale, is_long, out, shape, run):  # ty
 
 
 @device_kernel
-def push_long_steps(momentum, velocity, scale, is_long, out, shape, n_workers):  # type: ignore[no-untyped-def]
+def push_long_steps(momentum, velocity, scale, is_long, out, shape, n_workers):
     """Push along scale * velocity where that is long, added to `out`.
 
     `n_workers` threads per image, each for some of its voxels: most images have none to push.
@@ -144,7 +144,7 @@ def push_long_steps(momentum, velocity, scale, is_long, out, shape, n_workers): 
 
 
 @device_kernel
-def compose_step(displacement, velocity, scale, out, is_long, shape):  # type: ignore[no-untyped-def]
+def compose_step(displacement, velocity, scale, out, is_long, shape):
     """Compose with a step s = scale * velocity: out = s + displacement(id + s).
 
     It notes, in `is_long` (N,), which images take long steps; one thread per image and voxel.

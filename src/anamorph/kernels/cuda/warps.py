@@ -18,7 +18,7 @@ _ONE = np.float32(1)
 
 
 @device_function
-def corners(distance, coordinate, stride, length):  # type: ignore[no-untyped-def]
+def corners(distance, coordinate, stride, length):
     """Locate a voxel that is displaced along an axis of some stride and length.
 
     Returns what the grid points before and behind contribute to the place in memory, and how far
@@ -33,7 +33,7 @@ def corners(distance, coordinate, stride, length):  # type: ignore[no-untyped-de
 
 
 @device_function
-def interpolate_2d(image, n, c, upper, lower, left, right, fy, fx):  # type: ignore[no-untyped-def]
+def interpolate_2d(image, n, c, upper, lower, left, right, fy, fx):
     """Return an image between four of its voxels."""
     a, b = image[n, c, upper + left], image[n, c, upper + right]
     p, q = image[n, c, lower + left], image[n, c, lower + right]
@@ -43,7 +43,7 @@ def interpolate_2d(image, n, c, upper, lower, left, right, fy, fx):  # type: ign
 
 
 @device_function
-def add_2d(image, n, c, upper, lower, left, right, fy, fx, value):  # type: ignore[no-untyped-def]
+def add_2d(image, n, c, upper, lower, left, right, fy, fx, value):
     """Spread a value over four voxels: the transpose of `interpolate_2d`."""
     below = fy * value
     above = value - below
@@ -54,7 +54,7 @@ def add_2d(image, n, c, upper, lower, left, right, fy, fx, value):  # type: igno
 
 
 @device_kernel
-def pull_voxels(images, displacement, out, shape):  # type: ignore[no-untyped-def]
+def pull_voxels(images, displacement, out, shape):
     """Set out(x) = image(x + displacement(x)).
 
     images, out : (N, C, voxel); displacement : (N, d, voxel); one thread per image and voxel.
@@ -74,15 +74,13 @@ def pull_voxels(images, displacement, out, shape):  # type: ignore[no-untyped-de
     else:
         front, back, fz = corners(displacement[n, 0, voxel], plane, nx * ny, shape[0])
         for c in range(out.shape[1]):
-            value = interpolate_2d(
-                images, n, c, front + upper, front + lower, left, right, fy, fx
-            )
+            value = interpolate_2d(images, n, c, front + upper, front + lower, left, right, fy, fx)
             behind = interpolate_2d(images, n, c, back + upper, back + lower, left, right, fy, fx)
             out[n, c, voxel] = value + fz * (behind - value)
 
 
 @device_function
-def push_voxel(images, displacement, scale, out, shape, n, voxel):  # type: ignore[no-untyped-def]
+def push_voxel(images, displacement, scale, out, shape, n, voxel):
     """Add one voxel of an image to those around x + scale * displacement(x)."""
     y, nx, ny = len(shape) - 2, shape[len(shape) - 1], shape[len(shape) - 2]
     row, x = divide(voxel, nx)
@@ -104,7 +102,7 @@ def push_voxel(images, displacement, scale, out, shape, n, voxel):  # type: igno
 
 
 @device_kernel
-def push_voxels(images, displacement, out, shape):  # type: ignore[no-untyped-def]
+def push_voxels(images, displacement, out, shape):
     """Add images pushed to id + displacement, the transpose of `pull_voxels`, to `out`.
 
     images, out : (N, C, voxel); displacement : (N, d, voxel); one thread per image and voxel.

@@ -18,7 +18,7 @@ _MOST, _LOADING = np.float32(MOST_CERTAIN), np.float32(LOADING)
 
 
 @device_function
-def _logistic(a):  # type: ignore[no-untyped-def]
+def _logistic(a):
     """Return s(a), s(a) (1 - s(a)) and -ln s(-a), from one exponential of -|a|."""
     t = math.exp(-abs(a))
     r = _ONE / (_ONE + t)
@@ -27,7 +27,7 @@ def _logistic(a):  # type: ignore[no-untyped-def]
 
 
 @device_kernel
-def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
+def _evaluate(appearance, images, value):
     """One thread per image and voxel; all arrays are (N, voxel)."""
     n, x = divide(cuda.grid(1), images.shape[1])
     if n >= images.shape[0]:
@@ -38,7 +38,7 @@ def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
 
 
 @device_kernel
-def _differentiate(appearance, images, value, gradient, hessian):  # type: ignore[no-untyped-def]
+def _differentiate(appearance, images, value, gradient, hessian):
     """One thread per image and voxel; all arrays are (N, voxel)."""
     n, x = divide(cuda.grid(1), images.shape[1])
     if n >= images.shape[0]:

@@ -17,7 +17,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @device_function
-def _largest_and_total(appearance, n, x):  # type: ignore[no-untyped-def]
+def _largest_and_total(appearance, n, x):
     """Return a* = max_c a'_c, and the sum of exp(a'_c - a*)."""
     most, total = appearance[n, 0, x], _ZERO
     for c in range(1, appearance.shape[1]):
@@ -28,7 +28,7 @@ def _largest_and_total(appearance, n, x):  # type: ignore[no-untyped-def]
 
 
 @device_function
-def _log_likelihood(appearance, images, n, x, most, total):  # type: ignore[no-untyped-def]
+def _log_likelihood(appearance, images, n, x, most, total):
     value = -math.log(total)
     for c in range(images.shape[1]):
         value += images[n, c, x] * (appearance[n, c, x] - most)
@@ -36,7 +36,7 @@ def _log_likelihood(appearance, images, n, x, most, total):  # type: ignore[no-u
 
 
 @device_kernel
-def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
+def _evaluate(appearance, images, value):
     """One thread per image and voxel; appearance, images : (N, C, voxel), value : (N, voxel)."""
     n, x = divide(cuda.grid(1), images.shape[2])
     if n >= images.shape[0]:
@@ -48,13 +48,13 @@ def _evaluate(appearance, images, value):  # type: ignore[no-untyped-def]
 
 
 @device_kernel
-def _differentiate(appearance, images, loading, value, gradient, hessian):  # type: ignore[no-untyped-def]
+def _differentiate(appearance, images, loading, value, gradient, hessian):
     """One thread per image and voxel; see `_evaluate`."""
     n_channels, n_voxels = images.shape[1], images.shape[2]
     n, x = divide(cuda.grid(1), n_voxels)
     if n >= images.shape[0]:
         return
-    if not images[n, 0, x] == images[n, 0, x]:
+    if images[n, 0, x] != images[n, 0, x]:
         value[n, x] = _ZERO
         for c in range(n_channels):
             gradient[n, c, x] = _ZERO

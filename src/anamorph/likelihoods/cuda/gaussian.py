@@ -15,7 +15,7 @@ _ZERO = np.float32(0)
 
 
 @device_kernel
-def _residuals(appearance, images, precision, residual, hessian):  # type: ignore[no-untyped-def]
+def _residuals(appearance, images, precision, residual, hessian):
     """One thread per image, channel and voxel; all arrays but `precision` are (N, C, voxel)."""
     n_channels, n_voxels = images.shape[1], images.shape[2]
     plane, x = divide(cuda.grid(1), n_voxels)
