@@ -78,6 +78,10 @@ class SimulatedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Return a NumPy array."""
         return self.host.copy()
 
+    def set(self, values: Any, stream: Any = None) -> None:
+        """Fill the array with what a NumPy array holds."""
+        self.host[...] = values
+
 
 def _refuse_host_arrays(inputs: Any) -> None:
     if any(isinstance(item, np.ndarray) and item.ndim for item in inputs):
@@ -115,8 +119,8 @@ def _namespace(name: str, source: Any) -> ModuleType:
     return Namespace(name)
 
 
-def install() -> None:
-    """Put the simulated CuPy where the real one would be."""
+def install() -> Any:
+    """Put the simulated CuPy where the real one would be, and return it."""
     cupy: Any = _namespace("cupy", np)
     cupy.ndarray = SimulatedArray
     cupy.asnumpy = lambda array: array.get()
@@ -127,6 +131,8 @@ def install() -> None:
         synchronize=lambda: None,
     )
     cupy.cuda = SimpleNamespace(
+        get_current_stream=lambda: SimpleNamespace(wait_event=lambda event: None),
+        Stream=_Stream,
         Device=lambda *_: memory,
         runtime=SimpleNamespace(getDeviceCount=lambda: 1),
         is_available=lambda: True,
@@ -137,6 +143,7 @@ def install() -> None:
     )
     sys.modules["cupy"] = cupy
     sys.modules["cupyx"] = ModuleType("cupyx")
+    sys.modules["cupyx"].empty_pinned = np.empty  # type: ignore[attr-defined]
     sys.modules["cupyx.scipy"] = ModuleType("cupyx.scipy")
     fourier: Any = _namespace("cupyx.scipy.fft", scipy.fft)
     fourier.get_fft_plan = _Plan
@@ -148,6 +155,32 @@ def install() -> None:
     numba.cuda = real
     launch = sys.modules["anamorph.kernels.cuda.launch"]
     launch.DeviceKernel.__call__ = _simulate
+    return cupy
+
+
+def uninstall() -> None:
+    """Remove the simulated CuPy, and all that was made of it."""
+    from anamorph.geometry.operators import symbol_on_device
+    from anamorph.solvers.transfer import _coarse_neighbours
+
+    symbol_on_device.cache_clear()
+    _coarse_neighbours.cache_clear()
+    for name in list(sys.modules):
+        if name.partition(".")[0] in ("cupy", "cupyx") or name == "numba.cuda" or name in _MODULES:
+            del sys.modules[name]
+
+
+class _Stream:
+    """A stream, on which all is done at once."""
+
+    def __init__(self, **options: Any) -> None:
+        self.record = self.synchronize = lambda: None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 class _Plan:

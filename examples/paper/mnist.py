@@ -28,7 +28,7 @@ from examples.paper.mnist_figures import BARS, SCATTERING, draw_errors, draw_mis
 SIZES = (300, 500, 1000, 3000, 5000, 10000, 60000)
 _SMALL_SIZES = (60, 100)
 _SMALL = {"n_components": 3, "n_iter": 2}
-_DIGITS_PER_STEP = 500
+_DIGITS_PER_STEP = {"cpu": 500, "cuda": 10000}
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ def classify(
             "n_shootings": np.stack([each.n_shootings for each in encoded], axis=1),
         }
 
-    parts = []
-    for first in range(0, len(images), _DIGITS_PER_STEP):
-        some = slice(first, min(first + _DIGITS_PER_STEP, len(images)))
+    parts, most = [], _DIGITS_PER_STEP[experiment.device]
+    for first in range(0, len(images), most):
+        some = slice(first, min(first + most, len(images)))
         step = f"n{n}/test-{some.start:05d}-{some.stop:05d}"
         parts.append(experiment.arrays(step, partial(compute, some)))
     return (

@@ -376,12 +376,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         An image is the warped appearance: its value at x is that at x + displacement(x).
         """
-        latents = self._checked_latents(Z)
-        displacement = self._generator.displacement(latents)
-        if displacement is None:
-            space = self._format.space
+        latents, space = self._checked_latents(Z), self._format.space
+        if self._generator.settings.layout.n_shape == 0:
             return np.zeros((len(latents), len(space), *space), np.float32)
-        return displacement
+
+        def shoot_part(generator: Generator, part: slice) -> Array:
+            here = beside(generator.parameters.mean, latents[part])
+            return cast(Array, to_host(generator.displacement(here)))
+
+        return np.concatenate(self._in_parts(shoot_part, len(latents)))
 
     def impute(self, X: Images) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""

@@ -20,10 +20,6 @@ from typing import Any
 
 import cupy
 import numpy as np
-
-if not hasattr(np, "row_stack"):  # which numba-cuda still expects, and NumPy has dropped
-    np.vstack = np.vstack
-
 from numba import cuda, types
 from numba.np.numpy_support import from_dtype
 
