@@ -134,7 +134,7 @@ def volumes(cupy: Any, n_volumes: int, n_iter: int) -> None:
         f"{n_volumes} volumes {_name(space)}, 3 classes, 30 + 70 latents, {n_iter} iterations: "
         f"{end - made:.1f} s after {made - start:.1f} s to make them; "
         f"{1e3 * median(state.seconds) / n_volumes:.2f} ms per volume and iteration; "
-        f"resident: {plan.are_images_resident}; "
+        f"{cupy.get_default_memory_pool().total_bytes() / 2**30:.0f} GiB of the GPU; "
         f"1913 would take {1913 / n_volumes * (end - made) / 60:.1f} min (limit 10 min)",
         flush=True,
     )

@@ -5,7 +5,7 @@ import pytest
 from tests import simulated_device
 
 
-def has_gpu():
+def _has_gpu():
     """Tell whether there is a GPU that CuPy can use."""
     try:
         import cupy
@@ -15,10 +15,13 @@ def has_gpu():
         return False
 
 
+HAS_GPU = _has_gpu()  # before one is simulated
+
+
 @pytest.fixture(scope="module")
 def gpu():
     """Return CuPy, or what stands for it."""
-    if has_gpu():
+    if HAS_GPU:
         import cupy
 
         yield cupy
@@ -30,7 +33,7 @@ def gpu():
 @pytest.fixture(scope="module")
 def real_gpu():
     """Return CuPy, where there is a GPU."""
-    if not has_gpu():
+    if not HAS_GPU:
         pytest.skip("no GPU: these tests need a real one")
     import cupy
 

@@ -9,7 +9,7 @@ from anamorph import ShapeAppearanceModel
 from anamorph.device import ImagesOnDevice, chosen_device, plan_memory
 from anamorph.kernels.device import DeviceError
 from tests import simulated
-from tests.device.conftest import has_gpu
+from tests.device.conftest import HAS_GPU
 
 SPACE = (7, 6)
 
@@ -103,7 +103,7 @@ def test_the_gpu_is_chosen_when_it_pays(gpu):
     assert chosen_device("auto", 10**9) == "cuda"
 
 
-@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+@pytest.mark.skipif(HAS_GPU, reason="there is a GPU")
 def test_without_a_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert chosen_device("auto", 10**9) == "cpu"

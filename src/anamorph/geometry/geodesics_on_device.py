@@ -6,7 +6,6 @@ Images are shot some at a time, so that what is computed of them takes little me
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,38 +19,36 @@ _FEWEST_THREADS = 2**19  # that keep a GPU busy
 _VOXELS_PER_WORKER = 16  # of images whose steps are too long for the fast way
 
 
-@dataclass(frozen=True)
-class Path:
-    """Where paths end: the displacement of psi and the velocity, (N, d, *space)."""
-
-    displacement: Array
-    velocity: Array
-
-    def reshaped(self, shape: tuple[int, ...]) -> Path:
-        """Return the same with other leading axes."""
-        return Path(self.displacement.reshape(shape), self.velocity.reshape(shape))
-
-
 def shoot_on_device(
-    fields: Array, penalty: tuple[float, ...], voxel_size: tuple[float, ...], n_steps: int
-) -> Path:
-    """Shoot velocities (N, d, *space) that are on the GPU."""
-    end = Path(np.empty_like(fields), np.empty_like(fields))
+    fields: Array,
+    penalty: tuple[float, ...],
+    voxel_size: tuple[float, ...],
+    n_steps: int,
+    velocity: Array | None = None,
+) -> Array:
+    """Return displacements of velocities (N, d, *space) that are on the GPU.
+
+    `velocity`, of the same shape, is filled with the velocity at the end of the path.
+    """
+    displacement = np.empty_like(fields)
     most = max(1, _BYTES_AT_A_TIME // max(1, 4 * math.prod(fields.shape[1:])))
     for first in range(0, len(fields), most):
         part = slice(first, first + most)
-        geodesic = GeodesicOnDevice(fields[part], penalty, voxel_size, n_steps)
+        geodesic = GeodesicOnDevice(fields[part], penalty, voxel_size, n_steps, displacement[part])
         for _ in range(n_steps - 1):
             geodesic.carry_momentum()
             geodesic.update_velocity()
             geodesic.extend_warp()
-        end.displacement[part] = geodesic.displacement
-        end.velocity[part] = geodesic.velocity[: len(geodesic.displacement)]
-    return end
+        if velocity is not None:
+            velocity[part] = geodesic.velocity[: len(velocity[part])]
+    return displacement
 
 
 class GeodesicOnDevice:
-    """The path of some images: their velocity, their momentum and the warp so far."""
+    """The path of some images: their velocity, their momentum and the warp so far.
+
+    The warp at the end is in `out`, (N, d, *space).
+    """
 
     def __init__(
         self,
@@ -59,6 +56,7 @@ class GeodesicOnDevice:
         penalty: tuple[float, ...],
         voxel_size: tuple[float, ...],
         n_steps: int,
+        out: Array,
     ) -> None:
         n_images, d, *space = fields.shape
         self._space = tuple(space)
@@ -76,7 +74,10 @@ class GeodesicOnDevice:
         self.velocity, self.momentum = (empty(n_images, d, self._space) for _ in range(2))
         self.velocity[:n_images] = fields
         apply_symbol_on_device(self.velocity, operator, self.momentum, n_images)
-        self.displacement, self._spare = np.empty_like(fields), np.empty_like(fields)
+        # Each step swaps the two.
+        self.displacement, self._spare = out, np.empty_like(out)
+        if n_steps % 2 == 0:
+            self.displacement, self._spare = self._spare, self.displacement
         # One row per step, so that none has to be cleared.
         self._is_long = array_namespace(fields).zeros((n_steps, n_images), np.int32)
         self._n_taken = 0

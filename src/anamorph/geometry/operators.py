@@ -195,7 +195,6 @@ def apply_symbol_on_device(
     fourier = kernels_for(fields, "anamorph.kernels.fourier")
     spectrum = fourier.transform(fields)
     flat = spectrum.view(np.float32).reshape(*spectrum.shape[:2], -1)
-    multiply = kernels_for(fields, "anamorph.kernels.spectrum").multiply_symbol
-    has_mean = mean is not None
-    multiply(n_fields * flat.shape[2], flat, symbol, mean if has_mean else symbol, has_mean)
+    kernels = kernels_for(fields, "anamorph.kernels.spectrum")
+    kernels.multiply_symbol(flat, symbol, mean, n_fields)
     fourier.transform_back(spectrum, out)

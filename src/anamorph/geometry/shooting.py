@@ -93,8 +93,9 @@ def shoot(
     size = check_voxel_size(voxel_size, d)
     fields = array.reshape(-1, d, *space)
     if is_on_device(array):
-        end = shoot_on_device(fields, weights, size, int(n_steps)).reshaped(array.shape)
-        return (end.displacement, end.velocity) if return_velocity else end.displacement
+        final = np.empty_like(fields) if return_velocity else None
+        end = shoot_on_device(fields, weights, size, int(n_steps), final).reshape(array.shape)
+        return end if final is None else (end, final.reshape(array.shape))
     if not np.all(np.isfinite(array)):
         raise ValueError("v must be finite, got NaN or infinity")
     lanes = lanes_per_block(d, space, array.itemsize)
