@@ -10,10 +10,15 @@ from numpy.typing import ArrayLike
 
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
+from anamorph.kernels.volumes import pull_volumes, push_volumes
 from anamorph.kernels.warps import coordinates_of_voxels, pull_voxels, push_voxels
 
 # Images are warped some at a time, few enough to stay in a processor's cache.
 _PART_BYTES = 2**20
+
+# By the number of axes.
+_PULL = {2: pull_voxels, 3: pull_volumes}
+_PUSH = {2: push_voxels, 3: push_volumes}
 
 
 def pull(image: ArrayLike, displacement: ArrayLike) -> Array:
@@ -58,7 +63,7 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
 def pull_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pulled by displacements (N, d, *space), all contiguous."""
     out = np.empty_like(images)
-    _run(pull_voxels, images, warps, out)
+    _run(_PULL[warps.shape[1]], images, warps, out)
     return out
 
 
@@ -67,15 +72,16 @@ def push_batch(images: Array, warps: Array) -> Array:
     n_images, n_channels = images.shape[:2]
     if n_images * n_channels < n_threads():
         return _push_slabs(images, warps)
+    kernel = _PUSH[warps.shape[1]]
     out = np.zeros_like(images)
     if n_images >= n_threads():
-        _run(push_voxels, images, warps, out)
+        _run(kernel, images, warps, out)
     else:
         pieces = [
             (slice(n, n + 1), slice(c, c + 1)) for n in range(n_images) for c in range(n_channels)
         ]
         run_parallel(
-            lambda piece: _warp(push_voxels, images[piece], warps[piece[0]], out[piece]), pieces
+            lambda piece: _warp(kernel, images[piece], warps[piece[0]], out[piece]), pieces
         )
     return out
 
@@ -86,7 +92,7 @@ def _push_slabs(images: Array, warps: Array) -> Array:
     def push_slab(slab: tuple[int, int]) -> Array:
         # Each slab has images of its own, since slabs push onto each other's voxels.
         own = np.zeros_like(images)
-        _warp(push_voxels, images, warps, own, slab)
+        _warp(_PUSH[warps.shape[1]], images, warps, own, slab)
         return own
 
     # No more of them than axes, so that they take no more memory than the displacements.
@@ -98,7 +104,7 @@ def _push_slabs(images: Array, warps: Array) -> Array:
 
 
 def _run(kernel: Callable[..., None], images: Array, warps: Array, out: Array) -> None:
-    """Run a kernel of `kernels.warps`: threads share the images, or the voxels if these are few."""
+    """Run a kernel of `kernels`: threads share the images, or the voxels if these are few."""
     if len(images) >= n_threads():
         parts = [slice(*bounds) for bounds in _parts(images)]
         run_parallel(lambda part: _warp(kernel, images[part], warps[part], out[part]), parts)
@@ -116,7 +122,7 @@ def _warp(
     out: Array,
     slab: tuple[int, int] | None = None,
 ) -> None:
-    """Run a kernel of `kernels.warps` for some images, and perhaps for some of their voxels."""
+    """Run a kernel of `kernels` for some images, and perhaps for some of their voxels."""
     space = images.shape[2:]
     coordinates = coordinates_of_voxels(space, images.dtype)
     flat = [fields.reshape(*fields.shape[:2], -1) for fields in (images, warps, out)]
