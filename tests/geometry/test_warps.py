@@ -194,14 +194,15 @@ def test_leading_axes_broadcast():
     assert np.allclose(pulled[3, 1], pull(image, displacement[3, 1]))
 
 
+@pytest.mark.parametrize("space", [(6, 5), (4, 6, 24)])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e9])
-def test_what_cannot_be_located_harms_nothing_else(value):
-    image = np.ones((1, 6, 5), np.float32)
-    displacement = np.zeros((2, 6, 5), np.float32)
-    displacement[1, 2, 3] = value
+def test_what_cannot_be_located_harms_nothing_else(value, space):
+    image = np.ones((1, *space), np.float32)
+    displacement = np.zeros((len(space), *space), np.float32)
+    displacement[-1, ..., 2, 3] = value
     pulled = pull(image, displacement)
-    assert np.isnan(pulled[0, 2, 3]) != np.isfinite(value)
-    pulled[0, 2, 3] = 1
+    assert np.all(np.isnan(pulled[..., 2, 3]) != np.isfinite(value))
+    pulled[..., 2, 3] = 1
     assert np.array_equal(pulled, image)
 
 

@@ -31,7 +31,7 @@ from anamorph.kernels.lanes import (
 from anamorph.kernels.warps import locate
 
 _REACH = LANES + 2  # grid points along a row between which a segment is interpolated
-_WINDOW = 2 * LANES  # those that a push reads and writes, though it changes no more than the first
+_WINDOW = 2 * LANES  # those that a push reads and writes; it leaves the last ones as they were
 
 
 @per_segment
