@@ -13,6 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.core.types import CPointer, Float, Type, boolean, intp, void
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
@@ -81,6 +82,8 @@ def address(typing: Any, array: Any) -> tuple[Any, _Codegen]:
     Functions that are given addresses do not count who uses the array, as Numba does for arrays:
     that would take longer than what is done with eight voxels.
     """
+    if array.layout != "C":
+        raise TypingError(f"address: the array must be C-contiguous, got {array}; copy it first")
 
     def generate(context: Any, builder: Any, types: Any, arguments: Any) -> Any:
         return context.make_array(array)(context, builder, arguments[0]).data

@@ -114,10 +114,11 @@ def push_segment(
                 weight = tent(z - i) * tent(y - j)
                 weight1, weight2 = rotate(weight, 1), rotate(weight, 2)
                 place = channel + plane + row + left
-                here = weight * here0 + weight1 * here1 + weight2 * here2
-                beyond = weight1 * next1 + weight2 * next2
-                store(out, place, load(out, place) + here)
-                store(out, place + LANES, load(out, place + LANES) + beyond)
+                here, beyond = load(out, place), load(out, place + LANES)
+                here = here + weight * here0 + weight1 * here1 + weight2 * here2
+                beyond = beyond + weight1 * next1 + weight2 * next2
+                store(out, place, here)
+                store(out, place + LANES, beyond)
                 row = row + width if row < plane_size - width else 0
             plane = plane + plane_size if plane < n_voxels - plane_size else 0
     return True
