@@ -29,12 +29,15 @@ from anamorph.likelihoods import LIKELIHOODS
 from anamorph.parameters import Parameters
 from anamorph.progress import Progress
 from anamorph.settings import Settings
-from anamorph.sites import LocalSites
+from anamorph.sites import LocalSites, OwnSites
 
 logger = logging.getLogger("anamorph")
 
 Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
+
+#: Opens the sites that hold images, given settings and starting latents.
+OpenSites = Callable[[ImageCollection, Settings, Float64Array | None], OwnSites]
 
 PARTS = ("both", "shape", "appearance")
 
@@ -180,6 +183,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
+        sites: OpenSites | None = None,
     ) -> ShapeAppearanceModel:
         """Learn mean, modes and latents from images.
 
@@ -195,6 +199,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Written after every iteration, and resumed from if it exists.
         callback : callable, optional
             Called with the `Progress` after every iteration.
+        sites : callable, optional
+            From opened images, settings and starting latents (N, K) or None to the sites that
+            hold the images, which look at every image first; by default this process is the only
+            one. See `anamorph.cluster`.
         """
         check_choice("likelihood", self.likelihood, tuple(LIKELIHOODS))
         check_choice("device", self.device, ("cpu",))
@@ -203,37 +211,38 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             self.get_params(deep=False), images.format, len(images), images.voxel_size
         )
         seed = checked_seed(self.random_state)
-        images.check(for_fit=True)
-        cohort = Cohort(
-            images,
-            settings,
-            images.identities,
-            self.memory_budget,
-            checked_start(start, len(images), settings.layout.n_latents),
-        )
+        starting = checked_start(start, len(images), settings.layout.n_latents)
         with use_threads(self.n_threads), one_blas_thread:
-            state = self._run(cohort, settings, seed, checkpoint, callback)
+            opened = (sites or self._local_sites)(images, settings, starting)
+            state = self._run(opened, settings, seed, checkpoint, callback)
         origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
         self._set_fitted(images.format, settings, state.parameters, list(state.objective), origin)
-        self.latents_ = cohort.latents
+        self.latents_ = opened.latents
         return self
+
+    def _local_sites(
+        self, images: ImageCollection, settings: Settings, start: Float64Array | None
+    ) -> LocalSites:
+        images.check(for_fit=True)
+        cohort = Cohort(images, settings, images.identities, self.memory_budget, start)
+        return LocalSites([cohort])
 
     def _run(
         self,
-        cohort: Cohort,
+        sites: OwnSites,
         settings: Settings,
         seed: int,
         checkpoint: str | os.PathLike[str] | None,
         callback: Callable[[Progress], object] | None,
     ) -> State:
         """Iterate until `n_iter` or `tol` is reached, from the start or from a checkpoint."""
-        fit = Fit(LocalSites([cohort]), settings)
+        fit = Fit(sites, settings)
         fingerprint = ""
         if checkpoint is not None:
-            fingerprint = fit_fingerprint(settings, seed, cohort.digest())
+            fingerprint = fit_fingerprint(settings, seed, sites.digest())
         if checkpoint is not None and os.path.exists(checkpoint):
             state, latents = read_checkpoint(checkpoint, fingerprint)
-            cohort.restore(latents)
+            sites.restore(latents)
             n_done = len(state.objective)
             logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
             if n_done > self.n_iter:
@@ -243,14 +252,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     *(checkpoint, n_done, self.n_iter, n_done),
                 )
         else:
-            state = fit.start(cohort.moments(), seed)
+            state = fit.start(sites.ask("moments"), seed)
         if state.turn is not None and self._is_finished(state.objective):
-            cohort.restore(cohort.latents @ state.turn.transform.T)
+            sites.restore(sites.latents @ state.turn.transform.T)
         iterations = fit.iterate(state)
         while not self._is_finished(state.objective):
             state = next(iterations)
             if checkpoint is not None:
-                write_checkpoint(checkpoint, fingerprint, state, cohort.latents_before_turn)
+                write_checkpoint(checkpoint, fingerprint, state, sites.latents_before_turn)
             progress = Progress(
                 len(state.objective),
                 self.n_iter,
