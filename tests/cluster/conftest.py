@@ -22,6 +22,7 @@ OPTIONS = {
     "n_threads": 1,
     "shape_penalty": (0.01, 0.1, 1.0, 0.1, 0.1),
 }
+_NO_PAGES = ("--no-dashboard", "--dashboard-address", "127.0.0.1:0")
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ class Processes:
 
     def _start(self, kind, *arguments):
         process = subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--no-dashboard"],
+            [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, *_NO_PAGES],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

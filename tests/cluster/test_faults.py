@@ -1,0 +1,145 @@
+"""Processes that die in the middle of a fit: it ends as if nothing had happened, or says why."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from anamorph import ShapeAppearanceModel
+from anamorph.cluster import ClusterError, ClusterSites, connect, fit_on_cluster
+from anamorph.io.tables import read_latents
+from tests.cluster.conftest import OPTIONS, Processes
+
+pytestmark = pytest.mark.slow
+
+
+class Sabotaged(ClusterSites):
+    """A cluster on which something happens when a question is asked for the second time."""
+
+    question, sabotage = None, None
+
+    def ask(self, question, **arguments):
+        if question == self.question:
+            self.count = getattr(self, "count", 0) + 1
+            if self.count == 2:
+                self.sabotage()
+        return super().ask(question, **arguments)
+
+
+def fitted(client, files, folder, question=None, sabotage=None, **options):
+    """Return a model that was fitted while something happened."""
+    with ExitStack() as stack:
+
+        def open_sites(images, settings, start):
+            sites = Sabotaged(
+                client, images, settings, start, folder=folder, n_partitions=3, **options
+            )
+            sites.question, sites.sabotage = question, sabotage
+            return stack.enter_context(sites)
+
+        return ShapeAppearanceModel(**OPTIONS).fit(files, sites=open_sites)
+
+
+def later(seconds, task, *arguments):
+    threading.Timer(seconds, task, arguments).start()
+
+
+@pytest.mark.parametrize("question", ["appearance_derivatives", "update_latents"])
+def test_a_worker_that_is_killed_costs_only_its_tasks(processes, client, files, tmp_path, question):
+    """Stopped, it is given a task, or parameters, for sure; half a second later it is killed."""
+    whole = fitted(client, files, tmp_path / "shared")
+    victim = processes.start_worker()
+    client.wait_for_workers(3, timeout=60)
+
+    def kill():
+        victim.send_signal(signal.SIGSTOP)
+        later(0.5, victim.kill)
+
+    model = fitted(client, files, tmp_path / "shared", question, kill)
+    assert victim.wait(timeout=10) == -signal.SIGKILL
+    assert len(client.nthreads()) == 2
+    assert np.allclose(model.objective_, whole.objective_, rtol=1e-7, atol=0)
+    assert np.allclose(model.latents_, whole.latents_, atol=1e-6)
+
+
+def test_all_workers_are_killed_and_another_one_comes(files, tmp_path):
+    """Parameters that were sent are lost with the last worker, and are sent again."""
+    others = Processes(tmp_path)
+    try:
+        victims = [others.start_worker(), others.start_worker()]
+        with connect(others.address) as client:
+            client.wait_for_workers(2, timeout=60)
+            whole = fitted(client, files, tmp_path / "shared")
+
+            def kill():
+                for victim in victims:
+                    victim.kill()
+                others.start_worker()
+
+            model = fitted(client, files, tmp_path / "shared", "update_latents", kill)
+            assert list(client.nthreads().values()) == [1]
+        assert np.allclose(model.objective_, whole.objective_, rtol=1e-7, atol=0)
+    finally:
+        others.end()
+
+
+def test_a_scheduler_that_is_killed_is_named(files, tmp_path):
+    others = Processes(tmp_path)
+    try:
+        others.start_worker()
+        with connect(others.address) as client:
+            client.wait_for_workers(1, timeout=60)
+            with pytest.raises(ClusterError, match="scheduler is gone: start it") as it:
+                fitted(client, files, tmp_path / "shared", "update_latents", others.scheduler.kill)
+        assert "\n" not in str(it.value)
+    finally:
+        others.end()
+
+
+def test_a_client_that_is_killed_goes_on_with_the_same_command(
+    processes, client, files, tmp_path, anamorph_process
+):
+    command = ("cluster", "fit", "--scheduler", processes.address, files[0].parent, "-k", 2)
+    outputs = [tmp_path / f"{name}.safetensors" for name in ("whole", "killed")]
+    n_iter = ("--iterations", 8)
+    whole = anamorph_process(*command, *n_iter, "-o", outputs[0])
+    _, stderr = whole.communicate(timeout=60)
+    assert whole.returncode == 0, stderr
+    assert stderr == ""
+    killed = anamorph_process(*command, *n_iter, "-o", outputs[1])
+    checkpoint = tmp_path / "killed.checkpoint"
+    while not checkpoint.exists():
+        assert killed.poll() is None, killed.stderr.read()
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    assert os.listdir(tmp_path / "killed.cluster") != []  # what it left is in nobody's way
+    again = anamorph_process(*command, *n_iter, "-o", outputs[1])
+    stdout, stderr = again.communicate(timeout=60)
+    assert again.returncode == 0, stderr
+    assert "to go on from it" in stdout
+    models = [ShapeAppearanceModel.load(output) for output in outputs]
+    assert models[1].n_iter_ == 8
+    assert np.allclose(models[1].objective_, models[0].objective_, rtol=1e-6, atol=0)
+    assert np.allclose(models[1].mean_, models[0].mean_, atol=1e-5)
+    tables = [read_latents(tmp_path / f"{n}.latents.tsv", 2) for n in ("whole", "killed")]
+    assert tables[0][0] == tables[1][0]
+    assert not checkpoint.exists()
+    assert not (tmp_path / "killed.cluster").exists()
+
+
+def test_an_image_that_vanishes_stops_the_fit_and_leaves_nothing(client, files, tmp_path):
+    with pytest.raises(ValueError, match=r"image-10.npy does not exist") as it:
+        fit_on_cluster(
+            ShapeAppearanceModel(**OPTIONS),
+            files,
+            client,
+            tmp_path / "shared",
+            callback=lambda progress: files[-1].unlink(),
+        )
+    assert "\n" not in str(it.value)
+    assert list((tmp_path / "shared").iterdir()) == []
