@@ -12,7 +12,7 @@ import pytest
 from anamorph import ShapeAppearanceModel
 from anamorph.cluster import ClusterError, ClusterSites, connect, fit_on_cluster
 from anamorph.io.tables import read_latents
-from tests.cluster.conftest import OPTIONS, Processes
+from tests.cluster.conftest import OPTIONS, Processes, save_images
 
 pytestmark = pytest.mark.slow
 
@@ -44,36 +44,43 @@ def fitted(client, files, folder, question=None, sabotage=None, **options):
         return ShapeAppearanceModel(**OPTIONS).fit(files, sites=open_sites)
 
 
-def later(seconds, task, *arguments):
-    threading.Timer(seconds, task, arguments).start()
+@pytest.fixture(scope="module")
+def whole(client, tmp_path_factory):
+    """Return the model that comes of the same images when nothing happens."""
+    folder = tmp_path_factory.mktemp("whole")
+    return fitted(client, save_images(folder / "images"), folder / "shared")
+
+
+def check_same(model, whole):
+    assert np.allclose(model.objective_, whole.objective_, rtol=1e-7, atol=0)
+    assert np.allclose(model.latents_, whole.latents_, atol=1e-6)
 
 
 @pytest.mark.parametrize("question", ["appearance_derivatives", "update_latents"])
-def test_a_worker_that_is_killed_costs_only_its_tasks(processes, client, files, tmp_path, question):
+def test_a_worker_that_is_killed_costs_only_its_tasks(
+    processes, client, whole, files, tmp_path, question
+):
     """Stopped, it is given a task, or parameters, for sure; half a second later it is killed."""
-    whole = fitted(client, files, tmp_path / "shared")
     victim = processes.start_worker()
     client.wait_for_workers(3, timeout=60)
 
     def kill():
         victim.send_signal(signal.SIGSTOP)
-        later(0.5, victim.kill)
+        threading.Timer(0.5, victim.kill).start()
 
     model = fitted(client, files, tmp_path / "shared", question, kill)
     assert victim.wait(timeout=10) == -signal.SIGKILL
     assert len(client.nthreads()) == 2
-    assert np.allclose(model.objective_, whole.objective_, rtol=1e-7, atol=0)
-    assert np.allclose(model.latents_, whole.latents_, atol=1e-6)
+    check_same(model, whole)
 
 
-def test_all_workers_are_killed_and_another_one_comes(files, tmp_path):
+def test_all_workers_are_killed_and_another_one_comes(whole, files, tmp_path):
     """Parameters that were sent are lost with the last worker, and are sent again."""
     others = Processes(tmp_path)
     try:
         victims = [others.start_worker(), others.start_worker()]
         with connect(others.address) as client:
             client.wait_for_workers(2, timeout=60)
-            whole = fitted(client, files, tmp_path / "shared")
 
             def kill():
                 for victim in victims:
@@ -82,7 +89,7 @@ def test_all_workers_are_killed_and_another_one_comes(files, tmp_path):
 
             model = fitted(client, files, tmp_path / "shared", "update_latents", kill)
             assert list(client.nthreads().values()) == [1]
-        assert np.allclose(model.objective_, whole.objective_, rtol=1e-7, atol=0)
+        check_same(model, whole)
     finally:
         others.end()
 
@@ -103,33 +110,40 @@ def test_a_scheduler_that_is_killed_is_named(files, tmp_path):
 def test_a_client_that_is_killed_goes_on_with_the_same_command(
     processes, client, files, tmp_path, anamorph_process
 ):
-    command = ("cluster", "fit", "--scheduler", processes.address, files[0].parent, "-k", 2)
-    outputs = [tmp_path / f"{name}.safetensors" for name in ("whole", "killed")]
-    n_iter = ("--iterations", 8)
-    whole = anamorph_process(*command, *n_iter, "-o", outputs[0])
-    _, stderr = whole.communicate(timeout=60)
-    assert whole.returncode == 0, stderr
-    assert stderr == ""
-    killed = anamorph_process(*command, *n_iter, "-o", outputs[1])
-    checkpoint = tmp_path / "killed.checkpoint"
-    while not checkpoint.exists():
-        assert killed.poll() is None, killed.stderr.read()
-        time.sleep(0.01)
-    killed.kill()
-    killed.communicate()
-    assert os.listdir(tmp_path / "killed.cluster") != []  # what it left is in nobody's way
-    again = anamorph_process(*command, *n_iter, "-o", outputs[1])
-    stdout, stderr = again.communicate(timeout=60)
+    settings = {"n_components": 2, "n_iter": 8}
+    whole = fit_on_cluster(ShapeAppearanceModel(**settings), files, client, tmp_path / "shared")
+    output, checkpoint = tmp_path / "model.safetensors", tmp_path / "model.checkpoint"
+    command = ("cluster", "fit", "--scheduler", processes.address, files[0].parent)
+    command += ("-o", output, "-k", 2, "--iterations", 8)
+    killed = anamorph_process(*command)
+    try:
+        while not checkpoint.exists() and killed.poll() is None:
+            time.sleep(0.01)
+    finally:
+        killed.kill()
+        killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert os.listdir(tmp_path / "model.cluster") != []  # what it left is in nobody's way
+    again = anamorph_process(*command)
+    try:
+        stdout, stderr = again.communicate(timeout=150)
+    finally:
+        again.kill()
     assert again.returncode == 0, stderr
+    assert stderr == ""
     assert "to go on from it" in stdout
-    models = [ShapeAppearanceModel.load(output) for output in outputs]
-    assert models[1].n_iter_ == 8
-    assert np.allclose(models[1].objective_, models[0].objective_, rtol=1e-6, atol=0)
-    assert np.allclose(models[1].mean_, models[0].mean_, atol=1e-5)
-    tables = [read_latents(tmp_path / f"{n}.latents.tsv", 2) for n in ("whole", "killed")]
-    assert tables[0][0] == tables[1][0]
-    assert not checkpoint.exists()
-    assert not (tmp_path / "killed.cluster").exists()
+    model = ShapeAppearanceModel.load(output)
+    assert model.n_iter_ == 8
+    assert np.allclose(model.objective_, whole.objective_, rtol=1e-6, atol=0)
+    assert np.allclose(model.mean_, whole.mean_, atol=1e-5)
+    names, latents = read_latents(tmp_path / "model.latents.tsv", 2)
+    assert names == [path.stem for path in files]
+    assert np.allclose(latents, whole.latents_, atol=1e-4)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "model.latents.tsv",
+        "model.safetensors",
+    ]
+    assert not (tmp_path / "model.cluster").exists()
 
 
 def test_an_image_that_vanishes_stops_the_fit_and_leaves_nothing(client, files, tmp_path):
@@ -142,4 +156,4 @@ def test_an_image_that_vanishes_stops_the_fit_and_leaves_nothing(client, files, 
             callback=lambda progress: files[-1].unlink(),
         )
     assert "\n" not in str(it.value)
-    assert list((tmp_path / "shared").iterdir()) == []
+    assert not (tmp_path / "shared").exists()

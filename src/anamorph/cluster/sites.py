@@ -9,12 +9,13 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future, KilledWorker
+from distributed import Client, Future, KilledWorker, fire_and_forget
 from distributed.comm import CommClosedError
 from numpy.typing import NDArray
 
@@ -44,7 +45,8 @@ _SHOOT_BEFORE_TURN = ("mean_derivatives", "keep_displacements")
 class ClusterSites:
     """The images of a fit, in partitions on the workers of a cluster (an `OwnSites`).
 
-    Used in a ``with`` block, at the end of which the folder of the fit is removed.
+    Used in a ``with`` block, at the end of which the folder is removed, unless it holds something
+    else.
 
     Parameters
     ----------
@@ -130,8 +132,20 @@ class ClusterSites:
     def close(self) -> None:
         """Remove the folder of the fit, and have workers drop what they keep of it."""
         if self._client.status == "running":
-            self._client.run(forget, self._folder, on_error="ignore")
+            for worker in {place for place in self._places if place is not None}:
+                # Nobody waits for it: a worker that hangs must not keep a fit from ending.
+                fire_and_forget(
+                    self._client.submit(
+                        forget,
+                        self._folder,
+                        workers=[worker],
+                        allow_other_workers=True,
+                        pure=False,
+                    )
+                )
         shutil.rmtree(self._folder.path, ignore_errors=True)
+        with suppress(OSError):  # somebody else has something in it
+            os.rmdir(os.path.dirname(self._folder.path))
 
     # ---- questions
 
@@ -200,7 +214,10 @@ class ClusterSites:
     def _total(self, asked: Asked, attempt: int) -> Sums:
         """Ask all partitions, and have neighbours' answers added until one is left."""
         shot_with = self._shot_with if asked.question == "shape_derivatives" else None
-        published, before = self._broadcast.send(self._parameters, shot_with)
+        try:
+            published, before = self._broadcast.send(self._parameters, shot_with)
+        except OSError as error:
+            raise _LostError from error
         name = f"{asked.question}-{asked.step}-{attempt}"
         tasks = self._tasks(
             name, answer, [(some, asked, published, before) for some in self._partitions]
@@ -238,7 +255,7 @@ class ClusterSites:
         for attempt in range(_MOST_ATTEMPTS):
             try:
                 return work(attempt)
-            except (CancelledError, CommClosedError):
+            except (CancelledError, CommClosedError, _LostError):
                 self._broadcast.forget()
             except KilledWorker as error:
                 raise ClusterError(
@@ -263,12 +280,14 @@ class ClusterSites:
         """Return the number of threads of every worker, as soon as there is one."""
         deadline = time.monotonic() + self._patience
         while True:
-            if self._client.status != "running":
+            if self._client.status in ("closing", "closed"):
                 raise ClusterError(
                     "the Dask scheduler is gone: start it and its workers, then run the same "
                     "command again"
                 )
-            threads: dict[str, int] = self._client.nthreads()
+            threads: dict[str, int] = {}
+            with suppress(OSError):  # the client tries to reconnect, and closes if it cannot
+                threads = self._client.nthreads()
             if threads:
                 return threads
             if time.monotonic() > deadline:
@@ -277,6 +296,10 @@ class ClusterSites:
                     "'dask worker', then run the same command again"
                 )
             time.sleep(min(_SECONDS_BETWEEN_LOOKS, self._patience / 10))
+
+
+class _LostError(Exception):
+    """Parameters could not be sent: a worker died meanwhile, or the connection."""
 
 
 def _add(first: Sums, second: Sums) -> Sums:
