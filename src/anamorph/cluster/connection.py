@@ -15,18 +15,25 @@ _SECONDS_TO_CONNECT = 10.0
 _SAME_PACKAGES = ("anamorph", "distributed", "numpy")
 
 
-def connect(address: str, seconds: float = _SECONDS_TO_CONNECT) -> Client:
+def connect(address: str, seconds: float | None = None) -> Client:
     """Return a client of the scheduler at an address, e.g. "tcp://node17:8786".
+
+    Parameters
+    ----------
+    address : str
+    seconds : float, optional
+        To wait for an answer; 10 by default.
 
     Raises
     ------
     ClusterError
-        If no scheduler answers within some seconds.
+        If no scheduler answers in that time.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `check_versions` says what matters, in one line
-            return Client(address, timeout=seconds, set_as_default=False)
+            timeout = _SECONDS_TO_CONNECT if seconds is None else seconds
+            return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ClusterError(
