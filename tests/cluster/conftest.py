@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
-
 from anamorph.cluster import connect
 from tests.cli.conftest import anamorph, anamorph_process, blobs  # noqa: F401 (fixtures)
 
