@@ -27,7 +27,9 @@ N_WORKERS = 2
 
 
 def main() -> None:
-    print(f"One EM iteration, {N_WORKERS} workers of a cluster and {N_WORKERS} threads of a process")
+    print(
+        f"One EM iteration, {N_WORKERS} workers of a cluster and {N_WORKERS} threads of a process"
+    )
     with ExitStack() as stack:
         cluster = stack.enter_context(
             LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, dashboard_address="127.0.0.1:0")

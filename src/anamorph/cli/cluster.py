@@ -117,7 +117,10 @@ def fit(
         advance: Callable[[Progress], object],
     ) -> ShapeAppearanceModel:
         from anamorph.cluster import ClusterError, connect, fit_on_cluster
+        from anamorph.cluster.storage import remove_abandoned
 
+        if scratch is None:  # a folder of this model alone, unlike one that was given
+            remove_abandoned(beside(output, ".cluster"))
         folder = scratch or beside(output, ".cluster")
         try:
             with connect(scheduler) as client:

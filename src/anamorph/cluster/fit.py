@@ -44,8 +44,12 @@ def fit_on_cluster(
         the fit runs.
     n_partitions : int, optional
         Into how many tasks a question is split; by default as many as the workers have threads.
-    start, checkpoint, callback
-        As in `ShapeAppearanceModel.fit`. The checkpoint is written by this process.
+    start : array of shape (N, K), optional
+        Latents to start from, instead of random ones.
+    checkpoint : path, optional
+        Written by this process after every iteration, and resumed from if it exists.
+    callback : callable, optional
+        Called with the `Progress` after every iteration.
 
     Returns
     -------

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +16,7 @@ from distributed import Client, Future, KilledWorker, fire_and_forget
 from distributed.comm import CommClosedError
 from numpy.typing import NDArray
 
+from anamorph.arguments import check_integer
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
 from anamorph.cluster.errors import ClusterError
@@ -26,7 +24,7 @@ from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
 from anamorph.cluster.placement import placed
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.io.collection import ImageCollection
-from anamorph.io.errors import ImageError, WriteError
+from anamorph.io.errors import ImageError
 from anamorph.io.files import FileImages
 from anamorph.kernels.threads import slabs
 from anamorph.parameters import Parameters
@@ -35,7 +33,6 @@ from anamorph.sums import FIELDS, Sums
 
 Float64Array = NDArray[np.float64]
 
-_FOLDER_PREFIX = "fit-"
 _MOST_ATTEMPTS = 5
 _SECONDS_BETWEEN_LOOKS = 2.0
 # Questions after which workers have warps that an orthogonalisation leaves as they are.
@@ -86,6 +83,8 @@ class ClusterSites:
                 "workers of a cluster read images from files, got images in memory: save them, "
                 "one .npy file each, and give the list of files"
             )
+        if n_partitions is not None:
+            check_integer("n_partitions", n_partitions, 1)
         self._client, self._patience = client, patience
         self._broadcast = Broadcast(client)
         self._start = start
@@ -93,7 +92,7 @@ class ClusterSites:
         check_versions(client)
         self._bounds = slabs(len(images), n_partitions or n_threads_in_all)
         self._places: list[str | None] = [None] * len(self._bounds)
-        self._folder = _made(Path(folder))
+        self._folder = LatentFolder.made_in(folder)
         self._partitions = [
             Partition(
                 number,
@@ -143,9 +142,7 @@ class ClusterSites:
                         pure=False,
                     )
                 )
-        shutil.rmtree(self._folder.path, ignore_errors=True)
-        with suppress(OSError):  # somebody else has something in it
-            os.rmdir(os.path.dirname(self._folder.path))
+        self._folder.remove()
 
     # ---- questions
 
@@ -304,16 +301,3 @@ class _LostError(Exception):
 
 def _add(first: Sums, second: Sums) -> Sums:
     return first + second
-
-
-def _made(parent: Path) -> LatentFolder:
-    """Make a folder that no task of an earlier fit knows, in place of what those left."""
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.glob(f"{_FOLDER_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        folder = parent.absolute() / f"{_FOLDER_PREFIX}{secrets.token_hex(8)}"
-        folder.mkdir()
-    except OSError as error:
-        raise WriteError(f"{parent} cannot hold latents: {error.strerror}") from None
-    return LatentFolder(str(folder))

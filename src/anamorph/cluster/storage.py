@@ -8,17 +8,24 @@ what was before it is removed by the step after.
 from __future__ import annotations
 
 import os
+import re
+import secrets
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.io.errors import WriteError
+from anamorph.io.guard import reason
 from anamorph.io.tensors import read_tensors, write_tensors
 
 Float64Array = NDArray[np.float64]
 
 _KIND, _VERSION = "latents", 1
+_NAME = re.compile(r"anamorph-fit-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,22 @@ class LatentFolder:
 
     path: str
 
+    @classmethod
+    def made_in(cls, parent: str | os.PathLike[str]) -> LatentFolder:
+        """Make a folder that no task of any other fit knows."""
+        folder = Path(parent).absolute() / f"anamorph-fit-{secrets.token_hex(8)}"
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise WriteError(f"{parent} cannot hold latents: {reason(error)}") from None
+        return cls(str(folder))
+
+    def remove(self) -> None:
+        """Remove the folder, and the one that it is in if nothing else is."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(self.path))
+
     def exists(self) -> bool:
         """Tell whether the folder is seen from here."""
         return os.path.isdir(self.path)
@@ -67,3 +90,10 @@ class LatentFolder:
 
     def _file(self, partition: int, step: int) -> Path:
         return Path(self.path) / f"partition-{partition:05d}-step-{step:06d}.safetensors"
+
+
+def remove_abandoned(parent: str | os.PathLike[str]) -> None:
+    """Remove what fits that were killed have left in a folder of which no other fit makes use."""
+    for folder in Path(parent).glob("anamorph-fit-*"):
+        if _NAME.fullmatch(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
