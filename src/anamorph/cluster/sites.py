@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future, KilledWorker, fire_and_forget
-from distributed.comm import CommClosedError
+from distributed import Client
 from numpy.typing import NDArray
 
 from anamorph.arguments import check_integer
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
-from anamorph.cluster.errors import ClusterError
+from anamorph.cluster.crew import Crew, LostError
 from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
-from anamorph.cluster.placement import placed
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.io.collection import ImageCollection
 from anamorph.io.errors import ImageError
@@ -33,8 +27,6 @@ from anamorph.sums import FIELDS, Sums
 
 Float64Array = NDArray[np.float64]
 
-_MOST_ATTEMPTS = 5
-_SECONDS_BETWEEN_LOOKS = 2.0
 # Questions after which workers have warps that an orthogonalisation leaves as they are.
 _SHOOT_BEFORE_TURN = ("mean_derivatives", "keep_displacements")
 
@@ -85,13 +77,11 @@ class ClusterSites:
             )
         if n_partitions is not None:
             check_integer("n_partitions", n_partitions, 1)
-        self._client, self._patience = client, patience
-        self._broadcast = Broadcast(client)
+        self._crew, self._broadcast = Crew(client, patience), Broadcast(client)
         self._start = start
-        n_threads_in_all = sum(self._workers().values())
+        n_threads_in_all = sum(self._crew.threads().values())
         check_versions(client)
         self._bounds = slabs(len(images), n_partitions or n_threads_in_all)
-        self._places: list[str | None] = [None] * len(self._bounds)
         self._folder = LatentFolder.made_in(folder)
         self._partitions = [
             Partition(
@@ -130,18 +120,7 @@ class ClusterSites:
 
     def close(self) -> None:
         """Remove the folder of the fit, and have workers drop what they keep of it."""
-        if self._client.status == "running":
-            for worker in {place for place in self._places if place is not None}:
-                # Nobody waits for it: a worker that hangs must not keep a fit from ending.
-                fire_and_forget(
-                    self._client.submit(
-                        forget,
-                        self._folder,
-                        workers=[worker],
-                        allow_other_workers=True,
-                        pure=False,
-                    )
-                )
+        self._crew.tell(forget, self._folder)
         self._folder.remove()
 
     # ---- questions
@@ -155,7 +134,9 @@ class ClusterSites:
         if question not in FIELDS:
             raise ValueError(f"question must be one of {', '.join(FIELDS)}, got {question!r}")
         asked = Asked(self._step + 1, question, arguments)
-        sums: Sums = self._insisting(lambda attempt: self._total(asked, attempt))
+        sums = self._crew.insist(
+            lambda attempt: self._total(asked, attempt), self._broadcast.forget
+        )
         self._step = asked.step
         if question in _SHOOT_BEFORE_TURN:
             self._shot_with = self._parameters
@@ -197,106 +178,35 @@ class ClusterSites:
     def _inspect(self) -> str:
         """Have workers look at all images; return their digest."""
 
-        def submit(attempt: int) -> list[list[bytes]]:
-            tasks = self._tasks(f"inspect-{attempt}", inspect, [(p,) for p in self._partitions])
-            return [self._result(task) for task in tasks]
+        def look(attempt: int) -> list[list[bytes]]:
+            arguments = [(some,) for some in self._partitions]
+            tasks = self._crew.submit(self._name("inspect", attempt), inspect, arguments)
+            return [self._crew.result(task) for task in tasks]
 
         digest = hashlib.blake2b(digest_size=16)
-        for some in self._insisting(submit):
+        for some in self._crew.insist(look, self._broadcast.forget):
             digest.update(b"".join(some))
         if self._start is not None:
             digest.update(self._start.tobytes())
         return digest.hexdigest()
 
     def _total(self, asked: Asked, attempt: int) -> Sums:
-        """Ask all partitions, and have neighbours' answers added until one is left."""
+        """Ask all partitions, and have their answers added."""
         shot_with = self._shot_with if asked.question == "shape_derivatives" else None
+        self._crew.threads()  # parameters are sent to workers that are there
         try:
             published, before = self._broadcast.send(self._parameters, shot_with)
         except OSError as error:
-            raise _LostError from error
-        name = f"{asked.question}-{asked.step}-{attempt}"
-        tasks = self._tasks(
-            name, answer, [(some, asked, published, before) for some in self._partitions]
-        )
-        while len(tasks) > 1:
-            pairs = [tasks[n : n + 2] for n in range(0, len(tasks), 2)]
-            tasks = [
-                self._client.submit(_add, *pair, pure=False) if len(pair) == 2 else pair[0]
-                for pair in pairs
-            ]
-        sums: Sums = self._result(tasks[0])
+            raise LostError from error
+        name = self._name(asked.question, asked.step, attempt)
+        arguments = [(some, asked, published, before) for some in self._partitions]
+        answers = self._crew.submit(name, answer, arguments)
+        sums: Sums = self._crew.result(self._crew.combine(_add, answers))
         return sums
 
-    def _tasks(
-        self, name: str, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
-    ) -> list[Future]:
-        """Submit a task for every partition, to its worker or, if that is gone, to any."""
-        workers = placed(self._places, self._workers())
-        self._places = list(workers)
-        token = os.path.basename(self._folder.path)
-        return [
-            self._client.submit(
-                task,
-                *some,
-                key=f"{name}-{token}-{number}",
-                workers=[worker],
-                allow_other_workers=True,
-                pure=False,
-            )
-            for number, (some, worker) in enumerate(zip(arguments, workers, strict=True))
-        ]
-
-    def _insisting(self, work: Callable[[int], Any]) -> Any:
-        """Do work again if a worker died while parameters were sent, or with the only copy."""
-        for attempt in range(_MOST_ATTEMPTS):
-            try:
-                return work(attempt)
-            except (CancelledError, CommClosedError, _LostError):
-                self._broadcast.forget()
-            except KilledWorker as error:
-                raise ClusterError(
-                    f"a task ended {error.allowed_failures + 1} workers, one after the other; they "
-                    "may need more memory, or a smaller budget for batches (--memory)"
-                ) from None
-        raise ClusterError(
-            f"workers were lost {_MOST_ATTEMPTS} times in one step: look at their logs"
-        )
-
-    def _result(self, task: Future) -> Any:
-        """Wait for a task, as long as there are workers to do it."""
-        while True:
-            try:
-                return task.result(timeout=_SECONDS_BETWEEN_LOOKS)
-            except TimeoutError:
-                if task.status == "error":
-                    raise
-                self._workers()
-
-    def _workers(self) -> dict[str, int]:
-        """Return the number of threads of every worker, as soon as there is one."""
-        deadline = time.monotonic() + self._patience
-        while True:
-            if self._client.status in ("closing", "closed"):
-                raise ClusterError(
-                    "the Dask scheduler is gone: start it and its workers, then run the same "
-                    "command again"
-                )
-            threads: dict[str, int] = {}
-            with suppress(OSError):  # the client tries to reconnect, and closes if it cannot
-                threads = self._client.nthreads()
-            if threads:
-                return threads
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"the cluster has had no worker for {self._patience:.0f} s: start some with "
-                    "'dask worker', then run the same command again"
-                )
-            time.sleep(min(_SECONDS_BETWEEN_LOOKS, self._patience / 10))
-
-
-class _LostError(Exception):
-    """Parameters could not be sent: a worker died meanwhile, or the connection."""
+    def _name(self, task: str, *numbers: int) -> str:
+        """Return a name for tasks that no other fit on the cluster uses."""
+        return "-".join([task, os.path.basename(self._folder.path), *map(str, numbers)])
 
 
 def _add(first: Sums, second: Sums) -> Sums:
