@@ -82,9 +82,9 @@ class Processes:
         raise RuntimeError("the scheduler did not start")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def processes(tmp_path_factory):
-    """A scheduler with two workers."""
+    """A scheduler with two workers, which stay alive in all tests."""
     started = Processes(tmp_path_factory.mktemp("cluster"))
     started.start_worker()
     started.start_worker()
@@ -92,7 +92,7 @@ def processes(tmp_path_factory):
     started.end()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(processes):
     with connect(processes.address, 30) as connected:
         connected.wait_for_workers(2, timeout=60)
