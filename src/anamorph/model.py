@@ -183,7 +183,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
-        sites: OpenSites | None = None,
     ) -> ShapeAppearanceModel:
         """Learn mean, modes and latents from images.
 
@@ -199,10 +198,29 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Written after every iteration, and resumed from if it exists.
         callback : callable, optional
             Called with the `Progress` after every iteration.
-        sites : callable, optional
+        """
+        return self.fit_at(
+            self._local_sites, X, start=start, checkpoint=checkpoint, callback=callback
+        )
+
+    def fit_at(
+        self,
+        open_sites: OpenSites,
+        X: Images,  # noqa: N803
+        *,
+        start: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callable[[Progress], object] | None = None,
+    ) -> ShapeAppearanceModel:
+        """Do what `fit` does, with images that other processes hold (see `anamorph.cluster`).
+
+        Parameters
+        ----------
+        open_sites : callable
             From opened images, settings and starting latents (N, K) or None to the sites that
-            hold the images, which look at every image first; by default this process is the only
-            one. See `anamorph.cluster`.
+            hold the images, which look at every image first.
+        X, start, checkpoint, callback
+            As in `fit`.
         """
         check_choice("likelihood", self.likelihood, tuple(LIKELIHOODS))
         check_choice("device", self.device, ("cpu",))
@@ -213,11 +231,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = checked_seed(self.random_state)
         starting = checked_start(start, len(images), settings.layout.n_latents)
         with use_threads(self.n_threads), one_blas_thread:
-            opened = (sites or self._local_sites)(images, settings, starting)
-            state = self._run(opened, settings, seed, checkpoint, callback)
+            sites = open_sites(images, settings, starting)
+            state = self._run(sites, settings, seed, checkpoint, callback)
         origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
         self._set_fitted(images.format, settings, state.parameters, list(state.objective), origin)
-        self.latents_ = opened.latents
+        self.latents_ = sites.latents
         return self
 
     def _local_sites(

@@ -41,7 +41,7 @@ def fitted(client, files, folder, question=None, sabotage=None, **options):
             sites.question, sites.sabotage = question, sabotage
             return stack.enter_context(sites)
 
-        return ShapeAppearanceModel(**OPTIONS).fit(files, sites=open_sites)
+        return ShapeAppearanceModel(**OPTIONS).fit_at(open_sites, files)
 
 
 @pytest.fixture(scope="module")

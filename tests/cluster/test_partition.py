@@ -76,7 +76,7 @@ def fitted(files, folder, loses, n_iter=4, **options):
         return opened[0]
 
     model = ShapeAppearanceModel(**OPTIONS | {"n_iter": n_iter} | options)
-    model.fit(files, sites=open_sites)
+    model.fit_at(open_sites, files)
     opened[0].close()
     return model, opened[0]
 

@@ -41,7 +41,7 @@ def test_a_cluster_fits_what_one_machine_fits(client, files, tmp_path):
             )
             return stack.enter_context(sites)
 
-        model = ShapeAppearanceModel(**OPTIONS).fit(files, start=start, sites=open_sites)
+        model = ShapeAppearanceModel(**OPTIONS).fit_at(open_sites, files, start=start)
     assert np.allclose(model.objective_, pooled.objective_, rtol=1e-6, atol=0)
     assert np.allclose(model.latents_, pooled.latents_, atol=1e-3)
     first = asked.index("appearance_derivatives")

@@ -74,6 +74,6 @@ def fit_on_cluster(
                 )
             )
 
-        return model.fit(
-            images, start=start, checkpoint=checkpoint, callback=callback, sites=open_sites
+        return model.fit_at(
+            open_sites, images, start=start, checkpoint=checkpoint, callback=callback
         )
