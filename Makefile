@@ -19,7 +19,7 @@ help:
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,cluster]'
 	@touch $@
 
 lint: $(READY)
