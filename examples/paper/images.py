@@ -57,12 +57,12 @@ def brain_slices(experiment: Experiment) -> Array:
 
 
 def whole_brains(experiment: Experiment) -> Array:
-    """Return volumes, (N, *space, 4): grey matter, white matter, fluid, none of them."""
+    """Return volumes at 4 mm, (N, *space, 3): grey matter, white matter, neither."""
     if experiment.is_small:
         labels, _ = brains(8, (12, 14, 12), experiment.seed)
-        return one_hot(labels, 4)[..., [1, 2, 3, 0]]
+        return one_hot(labels, 4)[..., [1, 2, 0, 3]]
     data = experiment.load("brains20_centred_4mm_40x48x40.npz")
-    return tissue_maps([data["gm"], data["wm"], data["csf"]])
+    return tissue_maps([data["gm"], data["wm"]])
 
 
 def hippocampi(experiment: Experiment) -> Array:
