@@ -59,7 +59,7 @@ def coarse_slices(experiment: Experiment, n_images: int) -> Case:
     images = coarser(brain_slices(experiment), 2)
     images = images[: n_images * len(images) // max(N_SLICES)]
     arguments = _arguments("brains2d", experiment) | {"voxel_size": (2.0, 2.0)}
-    return Case(images, 4 if experiment.is_small else 16, arguments)
+    return Case(images, 2 if experiment.is_small else 16, arguments)
 
 
 def fine_slices(experiment: Experiment) -> Case:
