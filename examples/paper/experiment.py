@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
 from anamorph.io.replace import replacing
 from anamorph.model import ShapeAppearanceModel
@@ -185,7 +186,8 @@ class Experiment:
                 write(temporary)
             seconds = time.perf_counter() - begun
             # The note is last: a step without one is not done.
-            _write_json(note, present_provenance(self.seed, self.device, seconds))
+            made = present_provenance(self.seed, self.device, self.n_threads, seconds)
+            _write_json(note, made)
             self.say(f"{step} took {duration(seconds)}")
         self._made[step] = json.loads(note.read_text(encoding="utf-8"))
         return path
@@ -220,12 +222,26 @@ class Experiment:
             self.results / "results.json", self.published | {entry: {**numbers, "made": made}}
         )
 
-    def draw(self, name: str, figure: Figure, dpi: int = 110) -> Path:
-        """Write a figure as a PNG file that is small enough to be kept."""
+    def draw(self, name: str, figure: Figure, dpi: int = 110, n_colours: int | None = None) -> Path:
+        """Write a figure as a PNG file that is small enough to be kept.
+
+        Parameters
+        ----------
+        name : str
+        figure : Figure
+        dpi : int
+            Pixels per inch.
+        n_colours : int, optional
+            Show only so many, up to 256, which makes files of grey images a third as large.
+        """
         self.results.mkdir(parents=True, exist_ok=True)
         path = self.results / f"{name}.png"
         with replacing(path) as temporary:
             figure.savefig(temporary, dpi=dpi, facecolor="white")
+            if n_colours is not None:
+                with Image.open(temporary) as picture:
+                    reduced = picture.convert("RGB").quantize(n_colours, dither=Image.Dither.NONE)
+                reduced.save(temporary, optimize=True)
         if path.stat().st_size > MOST_BYTES_PER_PICTURE:
             raise ValueError(
                 f"{path} has {path.stat().st_size} bytes, and a picture may have "
@@ -236,7 +252,7 @@ class Experiment:
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     with replacing(path) as temporary:
-        text = json.dumps(content, indent=1, default=_plain)
+        text = json.dumps(content, indent=1, default=_plain, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 

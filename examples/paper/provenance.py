@@ -12,11 +12,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-def present_provenance(seed: int, device: str, seconds: float) -> dict[str, Any]:
+def present_provenance(
+    seed: int, device: str, n_threads: int | None, seconds: float
+) -> dict[str, Any]:
     """Return where a number comes from that was computed just now, in `seconds`."""
     return {
         "commits": [present_commit()],
-        "machines": [present_machine(device)],
+        "machines": [present_machine(device, n_threads)],
         "seed": seed,
         "seconds": round(seconds, 3),
     }
@@ -49,9 +51,10 @@ def present_commit() -> str:
     return found.stdout.strip()
 
 
-def present_machine(device: str) -> str:
-    """Return the model of the processor, how many of them can be used, and the device."""
-    words = f"{_processor_model()}, {len(os.sched_getaffinity(0))} cores"
+def present_machine(device: str, n_threads: int | None) -> str:
+    """Return the model of the processor, how many cores and threads are used, and the device."""
+    n_cores = len(os.sched_getaffinity(0))
+    words = f"{_processor_model()}, {n_cores} cores, {n_threads or n_cores} threads"
     return words if device == "cpu" else f"{words}, {device}"
 
 

@@ -289,11 +289,26 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def transform(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable latents of images, (N, K)."""
-        return self._encode(X).latents
+        return self.encode(X).latents
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
-        return self._encode(X).log_evidence
+        return self.encode(X).log_evidence
+
+    def encode(self, X: Images) -> Encoded:  # noqa: N803
+        """Return the latents and the log evidence of images, and what finding them cost."""
+        images = self.checked_images(X)
+
+        def encode_part(part: slice) -> Encoded:
+            return encode(self._generator, images.read(part))
+
+        with use_threads(self.n_threads), one_blas_thread:
+            parts = run_parallel(encode_part, self._parts(len(images)))
+        return Encoded(
+            np.concatenate([part.latents for part in parts]),
+            np.concatenate([part.log_evidence for part in parts]),
+            np.concatenate([part.n_shootings for part in parts]),
+        )
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
@@ -419,20 +434,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.objective_ = objective
         self.n_iter_ = len(objective)
         self.origin_ = origin
-
-    def _encode(self, X: Images) -> Encoded:  # noqa: N803
-        images = self.checked_images(X)
-
-        def encode_part(part: slice) -> Encoded:
-            return encode(self._generator, images.read(part))
-
-        with use_threads(self.n_threads), one_blas_thread:
-            parts = run_parallel(encode_part, self._parts(len(images)))
-        return Encoded(
-            np.concatenate([part.latents for part in parts]),
-            np.concatenate([part.log_evidence for part in parts]),
-            np.concatenate([part.n_shootings for part in parts]),
-        )
 
     def _expected_images(self, latents: Float64Array, part: str) -> Array:
         def expect(some: slice) -> Array:
