@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -140,14 +141,15 @@ def run(experiment: Experiment) -> None:
         },
     )
     experiment.publish("smiles", {"root_mean_squared_error": errors_of_smiles(study)})
-    for name, figure, dpi in (
-        ("fits", plot_fits(study, "training"), 70),
-        ("fits-held-out", plot_fits(study, "held_out"), 70),
-        ("modes", plot_modes(study.model, range(min(6, len(study.model.latent_precision_)))), 75),
-        ("samples", plot_random_faces(study), 75),
-        ("arithmetic", plot_smiles(study), 100),
+    n_modes = min(_N_SHOWN, len(study.model.latent_precision_))
+    for name, figure in (
+        ("fits", plot_fits(study, "training")),
+        ("fits-held-out", plot_fits(study, "held_out")),
+        ("modes", cast(Figure, plot_modes(study.model, range(n_modes), limits=(0, 1)))),
+        ("samples", plot_random_faces(study)),
+        ("arithmetic", plot_smiles(study)),
     ):
-        experiment.draw(name, figure, dpi)
+        experiment.draw(name, figure, n_colours=256)
 
 
 # ---- numbers
@@ -257,7 +259,7 @@ def plot_smiles(study: Study) -> Figure:
     latents = study.latents["held_out"]
     n_rows = min(3, len(neutral) - 1)
     figure = Figure((5.0, 1.75 * n_rows), layout="constrained")
-    panels = np.atleast_1d(figure.subfigures(n_rows, 1))
+    panels = figure.subfigures(n_rows, 1, squeeze=False)[:, 0]
     for row, panel in enumerate(panels):
         terms = [
             (1, latents[smiling[row]], "smiling"),
@@ -270,9 +272,7 @@ def plot_smiles(study: Study) -> Figure:
 
 def _draw(study: Study, rows: list[tuple[str, Array]]) -> Figure:
     first = [(name, np.moveaxis(images, -1, 1)) for name, images in rows]
-    figure = draw_rows(study.model, first, None, first[0][1], (0, 1), None, None)
-    assert isinstance(figure, Figure)
-    return figure
+    return cast(Figure, draw_rows(study.model, first, None, first[0][1], (0, 1), None, None))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

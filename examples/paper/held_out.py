@@ -13,8 +13,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from anamorph.arguments import LAYOUTS
 from anamorph.compare import Comparison, hide_boxes, layout_models, score_hidden
+from anamorph.io.hidden import HiddenImages
 from anamorph.model import ShapeAppearanceModel
 from anamorph.plots import plot_comparison
 from anamorph.plots.rendering import HUES
@@ -84,7 +86,7 @@ def coarse_faces(experiment: Experiment) -> Case:
 
 
 CASES: dict[str, Callable[[Experiment], Case]] = {
-    **{f"slices-4mm-{n}": lambda experiment, n=n: coarse_slices(experiment, n) for n in N_SLICES},
+    **{f"slices-4mm-{n}": partial(coarse_slices, n_images=n) for n in N_SLICES},
     "slices-2mm": fine_slices,
     "hippocampi": some_hippocampi,
     "faces": coarse_faces,
@@ -105,24 +107,10 @@ def compare(experiment: Experiment, name: str, case: Case) -> Comparison:
     """Fit all layouts to the images of a case; publish how they predict what was hidden."""
     models = layout_models(case.n_components, random_state=experiment.seed, **case.arguments)
     hidden = hide_boxes(case.images, models["joint"], random_state=experiment.seed)
-    scores: dict[str, dict[str, NDArray[Any]]] = {}
-    for layout, model in models.items():
-
-        def fit(
-            checkpoint: Path, model: ShapeAppearanceModel = model, layout: str = layout
-        ) -> ShapeAppearanceModel:
-            return model.fit(
-                hidden,
-                checkpoint=checkpoint,
-                callback=lambda step: experiment.say(f"{name}, {layout}: {step}"),
-            )
-
-        fitted = experiment.model(f"{name}/{layout}", fit)
-        fitted.n_threads = experiment.n_threads
-        scores[layout] = experiment.arrays(
-            f"{name}/{layout}-scores",
-            lambda fitted=fitted: dict(zip(SCORES, score_hidden(fitted, hidden), strict=True)),
-        )
+    scores = {
+        layout: _layout_scores(experiment, f"{name}/{layout}", model, hidden)
+        for layout, model in models.items()
+    }
     comparison = Comparison(
         LAYOUTS,
         {layout: values["log_likelihood"] for layout, values in scores.items()},
@@ -130,8 +118,27 @@ def compare(experiment: Experiment, name: str, case: Case) -> Comparison:
         scores["joint"]["n_hidden"],
     )
     experiment.publish(name, summary(case, comparison), f"{name}/")
-    experiment.draw(name, plot_comparison(comparison))
+    experiment.draw(name, cast(Figure, plot_comparison(comparison)))
     return comparison
+
+
+def _layout_scores(
+    experiment: Experiment, step: str, model: ShapeAppearanceModel, hidden: HiddenImages
+) -> dict[str, NDArray[Any]]:
+    """Fit a model to what is not hidden, and return its scores by name."""
+
+    def fit(checkpoint: Path) -> ShapeAppearanceModel:
+        return model.fit(
+            hidden,
+            checkpoint=checkpoint,
+            callback=lambda progress: experiment.say(f"{step}: {progress}"),
+        )
+
+    fitted = experiment.model(step, fit)
+    fitted.n_threads = experiment.n_threads
+    return experiment.arrays(
+        f"{step}-scores", lambda: dict(zip(SCORES, score_hidden(fitted, hidden), strict=True))
+    )
 
 
 def summary(case: Case, comparison: Comparison) -> dict[str, Any]:

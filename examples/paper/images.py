@@ -50,8 +50,8 @@ class Faces:
 def brain_slices(experiment: Experiment) -> Array:
     """Return a slice of each brain, (N, rows, columns, 3): grey matter, white matter, neither."""
     if experiment.is_small:
-        labels, _ = brains(16, (12, 14, 12), experiment.seed)
-        return one_hot(labels[..., 6], 4)[..., [1, 2, 0, 3]]
+        labels, _ = brains(16, (16, 20, 16), experiment.seed)
+        return one_hot(labels[..., 8], 4)[..., [1, 2, 0, 3]]
     data = experiment.load("oasis200_slice16_2mm_104x88.npz")
     return tissue_maps([data["gm"], data["wm"]])
 
@@ -79,7 +79,7 @@ def faces(experiment: Experiment) -> Faces:
     if experiment.is_small:
         return drawn_faces(12, experiment.seed)
     data = experiment.load("faces_london_128x96.npz")
-    images = (data["x"] / 255).astype(np.float32)
+    images = np.asarray(data["x"] / 255, np.float32)
     return Faces(images, data["person"], data["expression"] == "smiling")
 
 
@@ -94,7 +94,7 @@ def tissue_maps(classes: list[NDArray[np.uint8]]) -> Array:
 
 def one_hot(labels: NDArray[np.uint8], n_classes: int) -> Array:
     """Return labels (N, *space) as probabilities (N, *space, n_classes)."""
-    return (labels[..., None] == np.arange(n_classes)).astype(np.float32)
+    return np.asarray(labels[..., None] == np.arange(n_classes), np.float32)
 
 
 def coarser(images: Array, factor: int, n_axes: int = 2) -> Array:
