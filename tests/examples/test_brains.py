@@ -7,6 +7,9 @@ import pytest
 from examples.paper import brains
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("brains")

@@ -11,6 +11,9 @@ from examples.paper import held_out
 from examples.paper.experiment import Experiment
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("held-out")
