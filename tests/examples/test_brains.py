@@ -6,7 +6,6 @@ import pytest
 
 from examples.paper import brains
 
-
 pytestmark = pytest.mark.slow
 
 

@@ -10,7 +10,6 @@ from anamorph.compare import compare_layouts
 from examples.paper import held_out
 from examples.paper.experiment import Experiment
 
-
 pytestmark = pytest.mark.slow
 
 
