@@ -120,7 +120,10 @@ def compare(experiment: Experiment, name: str, case: Case) -> Comparison:
         {layout: values["squared_error"] for layout, values in scores.items()},
         scores["joint"]["n_hidden"],
     )
-    experiment.publish(name, summary(case, comparison), f"{name}/")
+    numbers = summary(case, comparison)
+    if case.arguments["likelihood"] == "gaussian":
+        numbers["variance"] = {layout: _variances(values) for layout, values in scores.items()}
+    experiment.publish(name, numbers, f"{name}/")
     experiment.draw(name, cast(Figure, plot_comparison(comparison)))
     return comparison
 
@@ -128,7 +131,7 @@ def compare(experiment: Experiment, name: str, case: Case) -> Comparison:
 def _layout_scores(
     experiment: Experiment, step: str, model: ShapeAppearanceModel, hidden: HiddenImages
 ) -> dict[str, NDArray[Any]]:
-    """Fit a model to what is not hidden, and return its scores by name."""
+    """Fit a model to what is not hidden; return its scores by name, and its noise."""
 
     def fit(checkpoint: Path) -> ShapeAppearanceModel:
         return model.fit(
@@ -139,9 +142,10 @@ def _layout_scores(
 
     fitted = experiment.model(step, fit)
     fitted.n_threads = experiment.n_threads
-    return experiment.arrays(
+    scores = experiment.arrays(
         f"{step}-scores", lambda: dict(zip(SCORES, score_hidden(fitted, hidden), strict=True))
     )
+    return scores | {"noise_variance": fitted.noise_variance_}
 
 
 def summary(case: Case, comparison: Comparison) -> dict[str, Any]:
@@ -162,6 +166,16 @@ def summary(case: Case, comparison: Comparison) -> dict[str, Any]:
             for layout, values in scores.items()
         }
     return numbers
+
+
+def _variances(values: dict[str, NDArray[Any]]) -> dict[str, float]:
+    """Return what a model takes for noise, and by how much it errs where it did not look."""
+    noise = values["noise_variance"]
+    n_hidden = values["n_hidden"].sum() * len(noise)
+    return {
+        "of_noise": float(noise.mean()),
+        "of_hidden_residuals": float(values["squared_error"].sum() / n_hidden),
+    }
 
 
 def _difference(differences: NDArray[np.float64]) -> dict[str, float]:
