@@ -46,7 +46,7 @@ def run(experiment: Experiment, parts: Sequence[str]) -> None:
 
 def choose_number(experiment: Experiment, images: Array) -> int:
     """Return the number of latents that predicts hidden voxels best."""
-    numbers = (2, 4) if experiment.is_small else (4, 8, 16, 32)
+    numbers = (2, 4) if experiment.is_small else (8, 16, 32, 64)
     found = {number: _prediction(experiment, images, number) for number in numbers}
     chosen = max(found, key=lambda number: found[number])
     experiment.publish("number-of-latents", {"log_likelihood": found, "chosen": chosen}, "hidden/")
