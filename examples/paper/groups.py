@@ -12,7 +12,7 @@ The data are ``oasis200_slice16_2mm_104x88.npz`` in the data folder (gm, wm, y, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,17 +72,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     experiment = Experiment.from_options("groups", parser("groups", __doc__).parse_args(arguments))
     slices = simulated_slices() if experiment.is_small else load_slices(experiment)
     splits = folds(slices, experiment.seed)
-    found = {}
+    curves = {}
     for name, features_of in METHODS.items():
         parts = [
             predict(experiment, f"{name}/fold-{k}", features_of, slices, train)
             for k, train in enumerate(splits)
         ]
-        found[name] = Predictions(parts, splits)
-        numbers = found[name].measures(slices.is_patient, experiment.seed)
+        probabilities = np.empty(len(slices.subject))
+        for part, train in zip(parts, splits, strict=True):
+            probabilities[~train] = part["probabilities"]
+        numbers = measures(slices.is_patient, probabilities, splits, experiment.seed)
+        numbers["weights_of_folds"] = [part["weights"] for part in parts]
         experiment.publish(name, numbers, f"{name}/")
         experiment.say(f"{name}: area {numbers['area']:.3f}, accuracy {numbers['accuracy']:.3f}")
-    curves = {name: predictions.probabilities for name, predictions in found.items()}
+        curves[name] = probabilities
     experiment.draw("curves", draw_curves(slices.is_patient, curves))
 
 
@@ -177,7 +180,8 @@ def _n_components(experiment: Experiment) -> tuple[int, int]:
     return _SMALL_N_COMPONENTS if experiment.is_small else N_COMPONENTS
 
 
-METHODS = {
+FeatureMaker = Callable[[Experiment, str, Slices, NDArray[np.bool_]], Features]
+METHODS: dict[str, FeatureMaker] = {
     "shape and appearance": latent_features,
     "principal components": component_features,
     "smoothed voxels": smoothed_features,
@@ -190,7 +194,7 @@ METHODS = {
 def predict(
     experiment: Experiment,
     step: str,
-    features_of: Any,
+    features_of: FeatureMaker,
     slices: Slices,
     train: NDArray[np.bool_],
 ) -> dict[str, NDArray[Any]]:
@@ -209,38 +213,23 @@ def predict(
     return experiment.arrays(f"{step}/predictions", compute)
 
 
-class Predictions:
-    """What all folds say of the images that they have not learnt from.
-
-    Attributes
-    ----------
-    probabilities : (N,)
-        That an image is of a patient.
-    """
-
-    def __init__(
-        self, parts: list[dict[str, NDArray[Any]]], splits: list[NDArray[np.bool_]]
-    ) -> None:
-        self._tests = [~train for train in splits]
-        self._weights = [part["weights"] for part in parts]
-        self.probabilities = np.full(len(splits[0]), np.nan)
-        for part, test in zip(parts, self._tests, strict=True):
-            self.probabilities[test] = part["probabilities"]
-
-    def measures(self, is_patient: NDArray[np.bool_], seed: int) -> dict[str, Any]:
-        """Return the area under the curve and the accuracy, of all images and of each fold."""
-        probabilities = self.probabilities
-        return {
-            "n_images": len(is_patient),
-            "n_patients": int(is_patient.sum()),
-            "area": float(roc_auc_score(is_patient, probabilities)),
-            "area_95": resampled_areas(is_patient, probabilities, seed),
-            "accuracy": float(np.mean((probabilities > 0.5) == is_patient)),
-            "area_of_folds": [
-                float(roc_auc_score(is_patient[test], probabilities[test])) for test in self._tests
-            ],
-            "weights_of_folds": self._weights,
-        }
+def measures(
+    is_patient: NDArray[np.bool_],
+    probabilities: Float64Array,
+    splits: Sequence[NDArray[np.bool_]],
+    seed: int,
+) -> dict[str, Any]:
+    """Return the area under the curve and the accuracy, of all images and of each fold."""
+    return {
+        "n_images": len(is_patient),
+        "n_patients": int(is_patient.sum()),
+        "area": float(roc_auc_score(is_patient, probabilities)),
+        "area_95": resampled_areas(is_patient, probabilities, seed),
+        "accuracy": float(np.mean((probabilities > 0.5) == is_patient)),
+        "area_of_folds": [
+            float(roc_auc_score(is_patient[~train], probabilities[~train])) for train in splits
+        ],
+    }
 
 
 def resampled_areas(

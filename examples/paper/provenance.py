@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+COMMIT_VARIABLE = "ANAMORPH_COMMIT"
 
 
 def present_provenance(
@@ -42,20 +43,32 @@ def joined(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def present_commit() -> str:
-    """Return the commit of this source, with "-dirty" where something has been changed since."""
+    """Return the commit of this source, with "-dirty" where something has been changed since.
+
+    Where the source is a copy without its history, the variable ANAMORPH_COMMIT says it.
+    """
+    given = os.environ.get(COMMIT_VARIABLE)
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    try:
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown: not a git repository"
-    return found.stdout.strip()
+    return given or _printed(command) or "unknown"
 
 
 def present_machine(device: str, n_threads: int | None) -> str:
     """Return the model of the processor, how many cores and threads are used, and the device."""
     n_cores = len(os.sched_getaffinity(0))
     words = f"{_processor_model()}, {n_cores} cores, {n_threads or n_cores} threads"
-    return words if device == "cpu" else f"{words}, {device}"
+    if device == "cpu":
+        return words
+    name = _printed(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
+    return f"{words}, {name or device}"
+
+
+def _printed(command: list[str]) -> str:
+    """Return what a command prints, nothing if it cannot be run or fails."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
 
 
 def _processor_model() -> str:

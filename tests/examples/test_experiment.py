@@ -7,6 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from anamorph import ShapeAppearanceModel
+from examples.paper import provenance
 from examples.paper.experiment import DATA_VARIABLE, Experiment, parser
 from examples.paper.provenance import ROOT, joined
 
@@ -90,6 +91,20 @@ def test_steps_of_two_seeds_make_no_result():
     assert joined([parts[0], parts[0]])["seconds"] == 2
     with pytest.raises(ValueError, match=r"one seed, got \[0, 1\]"):
         joined(parts)
+
+
+def test_a_copy_without_history_is_told_its_commit(monkeypatch, tmp_path):
+    monkeypatch.delenv(provenance.COMMIT_VARIABLE, raising=False)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert provenance.present_commit() == "unknown"
+    monkeypatch.setenv(provenance.COMMIT_VARIABLE, "abc")
+    assert provenance.present_commit() == "abc"
+
+
+def test_the_machine_names_its_threads_and_its_device():
+    assert provenance.present_machine("cpu", 1).endswith("cores, 1 threads")
+    assert len(provenance.present_machine("cuda", 1)) > len(provenance.present_machine("cpu", 1))
 
 
 def test_pictures_must_be_small(experiment):
