@@ -31,6 +31,7 @@ from examples.paper.images import Array, Faces, faces
 Float64Array = NDArray[np.float64]
 
 _EVERY_FIFTH = 5
+_EVERY_FOURTH = 4
 _N_SHOWN = 6
 _PART_NAMES = {
     "both": "shape and\nappearance",
@@ -79,6 +80,8 @@ class Study:
     experiment : Experiment
     training, held_out : Faces
         Of different people.
+    fitted : Faces
+        Those of every fourth person of the training faces, for whom fits are measured.
     model : ShapeAppearanceModel
     components : Components
         As many as the model has latents.
@@ -86,6 +89,7 @@ class Study:
 
     experiment: Experiment
     training: Faces
+    fitted: Faces
     held_out: Faces
     model: ShapeAppearanceModel
     components: Components
@@ -94,23 +98,32 @@ class Study:
     def make(cls, experiment: Experiment) -> Study:
         """Split faces by person, and fit both models to the larger part."""
         everybody = faces(experiment)
-        is_held_out = np.isin(everybody.person, np.unique(everybody.person)[::_EVERY_FIFTH])
+        is_held_out = _of_every(_EVERY_FIFTH, everybody)
         training, held_out = everybody.take(~is_held_out), everybody.take(is_held_out)
+        fitted = training.take(_of_every(_EVERY_FOURTH, training))
         model = experiment.model("model", lambda checkpoint: _fit(experiment, training, checkpoint))
         model.n_threads = experiment.n_threads
         components = Components.of(training.images, len(model.latent_precision_))
-        return cls(experiment, training, held_out, model, components)
+        return cls(experiment, training, fitted, held_out, model, components)
+
+    @property
+    def parts(self) -> dict[str, Faces]:
+        """The faces that are measured, by name."""
+        return {"fitted": self.fitted, "held_out": self.held_out}
 
     @cached_property
     def latents(self) -> dict[str, Float64Array]:
-        """Latents of both parts, by name: those that the model finds with all else fixed."""
-        return self.experiment.arrays(
-            "latents",
-            lambda: {
-                "training": self.model.transform(self.training.images),
-                "held_out": self.model.transform(self.held_out.images),
-            },
-        )
+        """Latents of these faces, by name: those that the model finds with all else fixed."""
+        return {name: self._found(name, part.images) for name, part in self.parts.items()}
+
+    def _found(self, name: str, images: Array) -> Float64Array:
+        step = f"latents-{name}"
+        return self.experiment.arrays(step, lambda: {"z": self.model.transform(images)})["z"]
+
+
+def _of_every(number: int, photographs: Faces) -> NDArray[np.bool_]:
+    """Return which faces are of every second, third, ... person."""
+    return np.isin(photographs.person, np.unique(photographs.person)[::number])
 
 
 def _fit(experiment: Experiment, training: Faces, checkpoint: Path) -> ShapeAppearanceModel:
@@ -134,6 +147,7 @@ def run(experiment: Experiment) -> None:
         "fits",
         {
             "n_people": len(np.unique(study.training.person)),
+            "n_people_measured": len(np.unique(study.fitted.person)),
             "n_people_held_out": len(np.unique(study.held_out.person)),
             "n_components": study.components.fitted.n_components_,
             "n_iter": study.model.n_iter_,
@@ -143,7 +157,7 @@ def run(experiment: Experiment) -> None:
     experiment.publish("smiles", {"root_mean_squared_error": errors_of_smiles(study)})
     n_modes = min(_N_SHOWN, len(study.model.latent_precision_))
     for name, figure in (
-        ("fits", plot_fits(study, "training")),
+        ("fits", plot_fits(study, "fitted")),
         ("fits-held-out", plot_fits(study, "held_out")),
         ("modes", cast(Figure, plot_modes(study.model, range(n_modes), limits=(0, 1)))),
         ("samples", plot_random_faces(study)),
@@ -158,7 +172,7 @@ def run(experiment: Experiment) -> None:
 def errors_of_fits(study: Study) -> dict[str, dict[str, float]]:
     """Return the error of what models make of faces, for both parts of the faces."""
     found = {}
-    for part, photographs in (("training", study.training), ("held_out", study.held_out)):
+    for part, photographs in study.parts.items():
         images = photographs.images
         by_model = {
             name: study.model.inverse_transform(study.latents[part], name) for name in _PART_NAMES
@@ -175,17 +189,15 @@ def errors_of_fits(study: Study) -> dict[str, dict[str, float]]:
 def errors_of_smiles(study: Study) -> dict[str, float]:
     """Return the error of smiles predicted for held-out people from their neutral faces.
 
-    The average difference of smiling and neutral latents of the training people is added to the
+    The average difference of smiling and neutral latents of people in the fit is added to the
     latents of a neutral face, and the image of that is compared with the photograph.
     """
     neutral, smiling = pairs(study.held_out)
     truth = study.held_out.images[smiling]
     latents = study.latents["held_out"][neutral]
     components = study.components.transform(study.held_out.images[neutral])
-    smile = _average_smile(study.training, study.latents["training"])
-    component_smile = _average_smile(
-        study.training, study.components.transform(study.training.images)
-    )
+    smile = _average_smile(study.fitted, study.latents["fitted"])
+    component_smile = _average_smile(study.fitted, study.components.transform(study.fitted.images))
     return {
         "neutral face": _error(study.held_out.images[neutral] - truth),
         "fit to neutral face": _error(study.model.inverse_transform(latents) - truth),
@@ -223,7 +235,7 @@ def _error(differences: Array) -> float:
 
 def plot_fits(study: Study, part: str) -> Figure:
     """Draw some faces, and what the models make of them."""
-    images = (study.training if part == "training" else study.held_out).images
+    images = study.parts[part].images
     shown = np.linspace(0, len(images) - 1, _N_SHOWN).round().astype(int)
     latents = study.latents[part][shown]
     components = study.components.transform(images[shown])

@@ -189,7 +189,7 @@ def plot_by_number(entries: Sequence[dict[str, Any]]) -> Figure:
     axes = figure.subplots()
     numbers = [entry["n_images"] for entry in entries]
     axes.axhline(0, color="black", linewidth=1)
-    axes.annotate("joint", (numbers[0], 0), (0, 3), textcoords="offset points", fontsize="small")
+    axes.annotate("joint", (numbers[-1], 0), (0, 3), textcoords="offset points", ha="right")
     for layout, colour in zip(LAYOUTS[1:], (HUES[2], HUES[4], HUES[5]), strict=True):
         scores = [entry["log_likelihood"][layout] for entry in entries]
         axes.errorbar(

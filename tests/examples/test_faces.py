@@ -30,17 +30,18 @@ def test_pictures_are_drawn(folder):
 
 def test_nobody_is_on_both_sides(study):
     assert not set(study.training.person) & set(study.held_out.person)
+    assert set(study.fitted.person) < set(study.training.person)
     assert len(study.training.images) + len(study.held_out.images) == 24
 
 
 def test_errors_are_those_of_the_images(folder, study):
     written = json.loads((folder / "results" / "results.json").read_text())["fits"]
-    errors = written["root_mean_squared_error"]["training"]
+    errors = written["root_mean_squared_error"]["fitted"]
     assert errors["principal components"] < errors["mean face"]
     assert errors["both"] < errors["mean face"]
-    latents = study.model.transform(study.training.images)
+    latents = study.model.transform(study.fitted.images)
     expected = study.model.inverse_transform(latents)
-    found = np.sqrt(np.mean((expected - study.training.images) ** 2))
+    found = np.sqrt(np.mean((expected - study.fitted.images) ** 2))
     assert errors["both"] == pytest.approx(found, rel=1e-4)
 
 
