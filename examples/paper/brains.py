@@ -96,8 +96,10 @@ def fit_volumes(experiment: Experiment) -> None:
     # Penalties are those of voxels of 2 mm, and these are of 4 mm.
     arguments = preset("brains3d") | {"channel_axis": -1, "voxel_size": (2.0,) * 3}
     arguments["n_components"] = (1, 2) if experiment.is_small else (4, 8)
-    model = _fitted(experiment, "volumes", images, lambda: _model(experiment, arguments))
-    latents = _latents(experiment, "volumes", model, images)
+    model = _fitted(
+        experiment, "volumes", images, lambda: _model(experiment, arguments), keeps_latents=True
+    )
+    latents = _latents(experiment, "volumes", model, images)  # those of the fit
     experiment.publish("volumes", _quality(model, images, latents), "volumes/")
     fits = plot_fits(model, images, latents, range(4))
     experiment.draw("volumes-fits", cast(Figure, fits), 70, 64)
@@ -116,14 +118,24 @@ def _model(experiment: Experiment, arguments: dict[str, Any]) -> ShapeAppearance
 
 
 def _fitted(
-    experiment: Experiment, name: str, images: Any, make: Callable[[], ShapeAppearanceModel]
+    experiment: Experiment,
+    name: str,
+    images: Any,
+    make: Callable[[], ShapeAppearanceModel],
+    *,
+    keeps_latents: bool = False,
 ) -> ShapeAppearanceModel:
+    """Fit a model once; remember the latents of its images too, which it does not store itself."""
+
     def fit(checkpoint: Path) -> ShapeAppearanceModel:
-        return make().fit(
+        fitted = make().fit(
             images,
             checkpoint=checkpoint,
             callback=lambda progress: experiment.say(f"{name}: {progress}"),
         )
+        if keeps_latents:
+            experiment.arrays(f"{name}/latents", lambda: {"z": fitted.latents_})
+        return fitted
 
     model = experiment.model(f"{name}/model", fit)
     model.n_threads = experiment.n_threads
@@ -133,6 +145,7 @@ def _fitted(
 def _latents(
     experiment: Experiment, name: str, model: ShapeAppearanceModel, images: Array
 ) -> NDArray[np.float64]:
+    """Return latents of images: remembered ones, or found under the model."""
     return experiment.arrays(f"{name}/latents", lambda: {"z": model.transform(images)})["z"]
 
 
