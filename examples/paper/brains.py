@@ -46,7 +46,7 @@ def run(experiment: Experiment, parts: Sequence[str]) -> None:
 
 def choose_number(experiment: Experiment, images: Array) -> int:
     """Return the number of latents that predicts hidden voxels best."""
-    numbers = (2, 4) if experiment.is_small else (8, 16, 32, 64)
+    numbers = (2, 4) if experiment.is_small else (8, 16, 32)
     found = {number: _prediction(experiment, images, number) for number in numbers}
     chosen = max(found, key=lambda number: found[number])
     experiment.publish("number-of-latents", {"log_likelihood": found, "chosen": chosen}, "hidden/")
@@ -158,6 +158,7 @@ def _quality(
         "n_images": model.origin_.n_images,
         "n_images_measured": len(images),
         "n_iter": model.n_iter_,
+        "seconds_of_iterations": sum(model.origin_.seconds),
     }
     is_brain = images[..., 2] < 0.5
     truth = images.argmax(axis=-1)[is_brain]

@@ -156,6 +156,7 @@ def run(experiment: Experiment) -> None:
             "n_people_held_out": len(np.unique(study.held_out.person)),
             "n_components": study.components.fitted.n_components_,
             "n_iter": study.model.n_iter_,
+            "seconds_of_iterations": sum(study.model.origin_.seconds),
             "root_mean_squared_error": errors_of_fits(study),
         },
     )
