@@ -72,13 +72,13 @@ def fit_slices(experiment: Experiment, images: Array, number: int) -> None:
     latents = _latents(experiment, name, model, some)
     experiment.publish(name, _quality(model, some, latents), f"{name}/")
     modes = plot_modes(model, range(min(8, number)))
-    experiment.draw(f"{name}-modes", cast(Figure, modes), 80, 64)
+    experiment.draw(f"{name}-modes", cast(Figure, modes), 80, 256)
     samples = plot_samples(model, 8, experiment.seed)
-    experiment.draw(f"{name}-samples", cast(Figure, samples), 80, 64)
+    experiment.draw(f"{name}-samples", cast(Figure, samples), 80, 256)
     # Slices of people stay out of the results: the terms of the data are not ours to widen.
     private = replace(experiment, results=experiment.work / "pictures")
     fits = plot_fits(model, some, latents, range(min(8, len(some))))
-    private.draw(f"{name}-fits", cast(Figure, fits), 80, 64)
+    private.draw(f"{name}-fits", cast(Figure, fits), 80, 256)
 
 
 def _slice_model(experiment: Experiment, number: int) -> ShapeAppearanceModel:
@@ -102,10 +102,10 @@ def fit_volumes(experiment: Experiment) -> None:
     latents = _latents(experiment, "volumes", model, images)  # those of the fit
     experiment.publish("volumes", _quality(model, images, latents), "volumes/")
     fits = plot_fits(model, images, latents, range(4))
-    experiment.draw("volumes-fits", cast(Figure, fits), 70, 64)
+    experiment.draw("volumes-fits", cast(Figure, fits), 70, 256)
     first_shape = arguments["n_components"][0]
     modes = plot_modes(model, [0, first_shape], (-3, -1, 1, 3), names=["appearance", "shape"])
-    experiment.draw("volumes-modes", cast(Figure, modes), 70, 64)
+    experiment.draw("volumes-modes", cast(Figure, modes), 70, 256)
 
 
 # ---- both
