@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -65,9 +65,17 @@ def coarse_slices(experiment: Experiment, n_images: int) -> Case:
 
 
 def fine_slices(experiment: Experiment) -> Case:
-    """Return all slices at 2 mm, as in the paper, with its proportion of separate latents."""
-    number = (1, 3) if experiment.is_small else (10, 22)
+    """Return all slices at 2 mm, with the settings of the paper."""
+    number = 4 if experiment.is_small else 32
     return Case(brain_slices(experiment), number, _arguments("brains2d", experiment))
+
+
+def firmer_fine_slices(experiment: Experiment) -> Case:
+    """Return all slices at 2 mm, with twice the paper's penalties, and half its iterations."""
+    case = fine_slices(experiment)
+    balance = tuple(2 * weight for weight in case.arguments["balance"])
+    n_iter = case.arguments["n_iter"] // 2
+    return replace(case, arguments=case.arguments | {"balance": balance, "n_iter": n_iter})
 
 
 def some_hippocampi(experiment: Experiment) -> Case:
@@ -91,6 +99,7 @@ def coarse_faces(experiment: Experiment) -> Case:
 CASES: dict[str, Callable[[Experiment], Case]] = {
     **{f"slices-4mm-{n}": partial(coarse_slices, n_images=n) for n in N_SLICES},
     "slices-2mm": fine_slices,
+    "slices-2mm-firmer": firmer_fine_slices,
     "hippocampi": some_hippocampi,
     "faces": coarse_faces,
 }
