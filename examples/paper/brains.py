@@ -27,7 +27,7 @@ from examples.paper.experiment import Experiment, parser
 from examples.paper.images import Array, brain_slices, coarser, whole_brains
 
 PARTS = ("both", "shape", "appearance")
-FACTOR = 2  # slices have voxels of 4 mm; with 1, of the paper's 2 mm, all takes six times as long
+FACTOR = 2  # slices have voxels of 4 mm; with 1 they have the paper's 2 mm, and take longer
 
 
 def run(experiment: Experiment, parts: Sequence[str]) -> None:
