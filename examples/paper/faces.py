@@ -113,7 +113,7 @@ class Study:
 
     @cached_property
     def latents(self) -> dict[str, Float64Array]:
-        """Latents of these faces, by name: of the fit, and found under the fitted model."""
+        """Latents of these faces, by name: all are found anew under the fitted model."""
         return {name: self._found(name, part.images) for name, part in self.parts.items()}
 
     def _found(self, name: str, images: Array) -> Float64Array:
@@ -133,16 +133,11 @@ def _fit(experiment: Experiment, training: Faces, checkpoint: Path) -> ShapeAppe
     if experiment.is_small:
         arguments |= {"n_components": 4, "n_iter": 2}
     model = ShapeAppearanceModel(**arguments | experiment.computing)
-    model.fit(
+    return model.fit(
         training.images,
         checkpoint=checkpoint,
         callback=lambda step: experiment.say(str(step)),
     )
-    # The model does not store them, and finding them again takes as long as a fit.
-    experiment.arrays(
-        "latents-fitted", lambda: {"z": model.latents_[_of_every(_EVERY_FOURTH, training)]}
-    )
-    return model
 
 
 def run(experiment: Experiment) -> None:
