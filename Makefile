@@ -60,6 +60,9 @@ demo: $(READY)
 paper: $(READY)
 	$(BIN)/python -m examples.paper.mnist
 	$(BIN)/python -m examples.paper.groups
+	$(BIN)/python -m examples.paper.held_out
+	$(BIN)/python -m examples.paper.brains
+	$(BIN)/python -m examples.paper.faces
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output site

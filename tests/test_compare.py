@@ -6,7 +6,13 @@ import pytest
 from PIL import Image
 
 from anamorph import ShapeAppearanceModel
-from anamorph.compare import Comparison, compare_layouts, hide_rectangles
+from anamorph.compare import (
+    Comparison,
+    compare_layouts,
+    hide_boxes,
+    hide_rectangles,
+    score_hidden,
+)
 from anamorph.io.collection import open_images
 from anamorph.io.errors import ImageError
 from anamorph.io.hidden import Boxes, HiddenImages
@@ -149,6 +155,20 @@ def test_scores_are_those_of_plain_formulas(likelihood):
     squares = np.nansum((expected - truth) ** 2, axis=(1, 2, 3))
     assert np.allclose(found.squared_error["joint"], squares, rtol=1e-5)
     assert np.array_equal(found.n_hidden, np.full(10, 30))
+
+
+def test_a_stored_model_scores_as_in_the_comparison(tmp_path):
+    arguments = {"likelihood": "bernoulli", "latents": "joint", **ARGUMENTS}
+    model = ShapeAppearanceModel(2, random_state=3, **arguments)
+    hidden = hide_boxes(blobs(), model, random_state=3)
+    model.fit(hidden).save(tmp_path / "model.safetensors")
+    stored = ShapeAppearanceModel.load(tmp_path / "model.safetensors")
+    log_likelihood, squared_error, n_hidden = score_hidden(stored, hidden)
+    del arguments["latents"]
+    found = compare_layouts(blobs(), 2, layouts=["joint"], random_state=3, **arguments)
+    assert np.allclose(log_likelihood, found.log_likelihood["joint"], rtol=1e-5)
+    assert np.allclose(squared_error, found.squared_error["joint"], rtol=1e-5)
+    assert np.array_equal(n_hidden, found.n_hidden)
 
 
 def test_voxels_without_truth_are_not_counted():

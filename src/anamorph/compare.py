@@ -109,12 +109,12 @@ def compare_layouts(
     models = layout_models(
         n_components, layouts=layouts, random_state=random_state, **model_arguments
     )
-    hidden = _hide(images, next(iter(models.values())), fraction, checked_seed(random_state))
+    hidden = hide_boxes(images, next(iter(models.values())), fraction, random_state)
     log_likelihood, squared_error = {}, {}
     n_hidden = np.zeros(len(hidden), np.intp)
     for name, model in models.items():
         model.fit(hidden, callback=_named(progress, name))
-        log_likelihood[name], squared_error[name], n_hidden = _scores(model, hidden)
+        log_likelihood[name], squared_error[name], n_hidden = score_hidden(model, hidden)
     return Comparison(tuple(models), log_likelihood, squared_error, n_hidden)
 
 
@@ -153,16 +153,30 @@ def _model(
     return ShapeAppearanceModel(number, latents=layout, random_state=seed, **arguments)
 
 
-def _hide(
+def hide_boxes(
     images: ArrayLike | Sequence[Any] | ImageCollection,
     model: ShapeAppearanceModel,
-    fraction: float,
-    seed: int,
+    fraction: float = 0.25,
+    random_state: int = 0,
 ) -> HiddenImages:
+    """Return images with a box of each hidden, for a model to be fitted to and scored by.
+
+    Parameters
+    ----------
+    images, fraction, random_state
+        As for `compare_layouts`.
+    model : ShapeAppearanceModel
+        Fitted or not: it says what the values of images are.
+
+    Returns
+    -------
+    HiddenImages
+    """
     check_choice("likelihood", model.likelihood, tuple(LIKELIHOODS))
     opened = open_images(images, model.likelihood, model.channel_axis)
     if isinstance(opened, HiddenImages):
         raise TypeError("images must not have hidden boxes already: their truth would not count")
+    seed = checked_seed(random_state)
     hidden = HiddenImages(opened, Boxes.draw(len(opened), opened.format.space, fraction, seed))
     if not any(_has_truth(hidden, n) for n in range(len(hidden))):
         raise ImageError(
@@ -183,10 +197,22 @@ def _named(
     return None if progress is None else lambda step: progress(layout, step)
 
 
-def _scores(
+def score_hidden(
     model: ShapeAppearanceModel, images: HiddenImages
 ) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
-    """Return log-likelihood, squared error and number of the hidden voxels of every image."""
+    """Score what a fitted model predicts of hidden voxels from the others of the same image.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    images : HiddenImages
+        From `hide_boxes`.
+
+    Returns
+    -------
+    log_likelihood, squared_error, n_hidden : arrays of shape (N,)
+        As in `Comparison`.
+    """
     generator = model._generator
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
 
