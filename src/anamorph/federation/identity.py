@@ -30,9 +30,7 @@ class Identity:
         By name of the site.
     """
 
-    def __init__(
-        self, name: str, private_key: PrivateKey, known: Mapping[str, PublicKey]
-    ) -> None:
+    def __init__(self, name: str, private_key: PrivateKey, known: Mapping[str, PublicKey]) -> None:
         self.name = name
         self._private_key = private_key
         self._known = dict(known)

@@ -9,7 +9,7 @@ from typing import Any
 
 from anamorph.federation.errors import PolicyError, RosterError, TooFewImagesError
 from anamorph.settings import Settings
-from anamorph.sums import FIELDS
+from anamorph.sums import ANALYSES, FIELDS
 
 #: Masks need two others to hide behind: with one, a total less one's own sum is the other's.
 LEAST_SITES = 3
@@ -24,7 +24,7 @@ class Policy:
     minimum_images : int
         That an answer, or a group in an answer, is about.
     questions : tuple of str
-        Which of `sums.FIELDS` are answered.
+        Which of `sums.FIELDS` and `sums.ANALYSES` are answered.
     iterations : int
         Of a fit, at most.
     fits : int
@@ -41,7 +41,7 @@ class Policy:
     """
 
     minimum_images: int = 10
-    questions: tuple[str, ...] = tuple(FIELDS)
+    questions: tuple[str, ...] = tuple(FIELDS | ANALYSES)
     iterations: int = 200
     fits: int = 1
     components: int = 256
@@ -117,14 +117,14 @@ class Policy:
         if self.secure_sum and not is_masked:
             raise PolicyError("only masked sums leave this site: ask with secure sum")
         if is_masked and len(roster) < LEAST_SITES:
-            raise RosterError(
-                f"a masked sum needs at least {LEAST_SITES} sites, got {len(roster)}"
-            )
+            raise RosterError(f"a masked sum needs at least {LEAST_SITES} sites, got {len(roster)}")
 
 
 def _check_questions(value: object) -> None:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise PolicyError(f"questions must be a list of names, got {value!r}")
     for question in value:
-        if question not in FIELDS:
-            raise PolicyError(f"unknown question {question!r}; known are {', '.join(FIELDS)}")
+        if question not in FIELDS | ANALYSES:
+            raise PolicyError(
+                f"unknown question {question!r}; known are {', '.join(FIELDS | ANALYSES)}"
+            )

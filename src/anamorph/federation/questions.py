@@ -9,7 +9,7 @@ import numpy as np
 
 from anamorph.federation.errors import MessageError
 from anamorph.settings import Settings
-from anamorph.sums import FIELDS
+from anamorph.sums import ANALYSES, FIELDS
 
 Shape = tuple[int, ...]
 
@@ -22,7 +22,7 @@ def answer_shapes(
     Parameters
     ----------
     question : str
-        Of `sums.FIELDS`.
+        Of `sums.FIELDS` or `sums.ANALYSES`.
     settings : Settings
     arguments : dict
         Those of the question.
@@ -50,8 +50,8 @@ def answer_shapes(
     shapes["gradient"], shapes["hessian"] = ((columns, size, *space) for size in sizes)
     if question == "statistics":
         n_groups = len(arguments["groups"])
-        shapes = {name: (n_groups, *shapes.get(name, ())) for name in FIELDS[question]}
-    return {name: shapes[name] for name in FIELDS[question]}
+        shapes = {name: (n_groups, *shapes.get(name, ())) for name in ANALYSES[question]}
+    return {name: shapes[name] for name in (FIELDS | ANALYSES)[question]}
 
 
 def parameter_shapes(settings: Settings) -> dict[str, Shape]:
@@ -91,7 +91,7 @@ def check_arguments(question: str, settings: Settings, arguments: Mapping[str, A
                 raise MessageError(f"{name} of {question} must be {kind.__name__}, got {value!r}")
         elif not isinstance(value, np.ndarray) or value.shape != kind:
             raise MessageError(
-                f"{name} of {question} must have shape {kind}, got {np.shape(value)}"
+                f"{name} of {question} must have shape {kind}, got {getattr(value, 'shape', value)!r}"
             )
         elif not np.isfinite(value).all():
             raise MessageError(f"{name} of {question} must be finite, got NaN or infinity")

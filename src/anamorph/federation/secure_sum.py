@@ -65,9 +65,7 @@ def to_fixed_point(
     return scaled.astype(np.int64).view(np.uint64)
 
 
-def from_fixed_point(
-    total: NDArray[np.uint64], exponent: int, n_sites: int
-) -> NDArray[np.float64]:
+def from_fixed_point(total: NDArray[np.uint64], exponent: int, n_sites: int) -> NDArray[np.float64]:
     """Return what a total of fixed-point numbers (n,) stands for."""
     return np.ldexp(total.view(np.int64).astype(np.float64), -fraction_bits(exponent, n_sites))
 
