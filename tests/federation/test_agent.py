@@ -312,11 +312,15 @@ def test_a_question_that_is_not_listed(tmp_path):
 
 
 def test_another_fit_needs_leave(tmp_path):
-    _, coordinator = started(tmp_path)
-    reply = coordinator.join(fit="fit2")
-    assert reply["error"] == "PolicyError"
-    again, _ = one_agent(tmp_path, OPEN)  # and it is remembered
-    assert Coordinator(again).join(fit="fit3")["error"] == "PolicyError"
+    agent, _ = started(tmp_path)
+    again, _ = one_agent(tmp_path, OPEN)  # which remembers
+    for one in (agent, again):
+        coordinator = Coordinator(one)
+        coordinator.join(fit="fit2")
+        coordinator.restore(fit="fit2", step=one._ledger.last_step("fit2") + 1)
+        reply = coordinator.ask("moments", fit="fit2")
+        assert reply["error"] == "PolicyError"
+        assert "takes part in 1 fits" in reply["text"]
 
 
 def test_unmasked_sums_are_refused_unless_allowed(tmp_path):

@@ -262,6 +262,10 @@ class SiteAgent:
             return fit.answer
         self._check_next(fit, message["step"])
         question = message["question"]
+        if question in ANALYSES:
+            self._ledger.count_analysis(fit.name)
+        else:
+            self._ledger.count_fit(fit.name)
         if question == "update_latents":
             self._ledger.count_iteration(fit.name)
         if question in _ABOUT_IMAGES_ALONE:
