@@ -235,7 +235,7 @@ class Volumes:
 def memory_of_blocks() -> None:
     """Publish 70 modes at 2 mm, and ask for their shape derivatives."""
     arguments = ShapeAppearanceModel(MODES).get_params()
-    settings = checked_settings(arguments, Volumes(0).format, 30, (2.0, 2.0, 2.0))
+    settings = checked_settings(arguments, Volumes(0).format, 1000, (2.0, 2.0, 2.0))
     parameters = _parameters(parameter_shapes(settings))
     size = sum(vars(parameters)[name].nbytes for name in parameter_shapes(settings))
     with sites("blocks") as transport:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -127,10 +128,10 @@ def reconstruction(model: ShapeAppearanceModel, private: Array) -> dict[str, Arr
             drawn = drawn_from_derivatives(model, site)
             values.append(
                 [
-                    likeness(drawn, members, model),
-                    likeness(drawn, others, model),
-                    likeness(drawn_from_moments(site), members, model),
-                    likeness(drawn_from_masked(site), members, model),
+                    likeness(drawn, members),
+                    likeness(drawn, others),
+                    likeness(drawn_from_moments(site), members),
+                    likeness(drawn_from_masked(site), members),
                 ]
             )
         means = np.mean(values, axis=0)
@@ -140,9 +141,15 @@ def reconstruction(model: ShapeAppearanceModel, private: Array) -> dict[str, Arr
     return {name: np.array(values) for name, values in found.items()}
 
 
-def likeness(drawn: Array, images: Array, model: ShapeAppearanceModel) -> float:
-    """Return the mean correlation of a drawing with images, both less the mean of the model."""
-    mean = model.inverse_transform(np.zeros((1, 16)))[0].reshape(-1)
+@cache
+def public_mean() -> Array:
+    """Return the mean of the images that everybody knows, (28, 28)."""
+    return np.asarray(digits()[0][:N_PUBLIC].mean(axis=0) / 255)
+
+
+def likeness(drawn: Array, images: Array) -> float:
+    """Return the mean correlation of a drawing with images, both less the mean of public ones."""
+    mean = public_mean().reshape(-1)
     specific = drawn.reshape(-1) - mean
     return float(
         np.mean([np.corrcoef(specific, image.reshape(-1) - mean)[0, 1] for image in images])
@@ -170,7 +177,7 @@ def differencing(model: ShapeAppearanceModel, private: Array) -> None:
         private[:1],
     )
     drawn = drawn_from_derivatives(model, difference)
-    print(f"  derivatives: an image of correlation {likeness(drawn, private[:1], model):.2f}")
+    print(f"  derivatives: an image of correlation {likeness(drawn, private[:1]):.2f}")
 
 
 def leaving(model: ShapeAppearanceModel, private: Array) -> None:
