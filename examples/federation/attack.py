@@ -215,7 +215,7 @@ def _total(answers: Sequence[Sums]) -> Sums:
 
 def draw(rows: dict[str, Array], model: ShapeAppearanceModel, private: Array, path: Path) -> None:
     """Draw how likeness falls with the number of images, and what is drawn."""
-    figure = plt.figure(figsize=(9, 4.2), layout="constrained")
+    figure = plt.figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1))
     axes = left.subplots()
     styles = {
@@ -227,11 +227,11 @@ def draw(rows: dict[str, Array], model: ShapeAppearanceModel, private: Array, pa
     for name, (colour, label) in styles.items():
         axes.plot(SIZES, rows[name], "o-", color=colour, label=label, markersize=4)
     axes.axvline(10, color="0.8", zorder=0)
-    axes.text(10.4, 0.93, "least by default", color="0.5", fontsize=8)
+    axes.text(9.6, -0.12, "least by default", color="0.5", fontsize=8, ha="right")
     axes.set(xscale="log", xlabel="images of the site", ylabel="correlation", ylim=(-0.15, 1.02))
     axes.set_xticks(SIZES, [str(size) for size in SIZES])
     axes.minorticks_off()
-    axes.legend(fontsize=8, frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.9))
+    axes.legend(fontsize=8, edgecolor="none", framealpha=1, loc="upper right")
     axes.spines[["top", "right"]].set_visible(False)
     panels = right.subplots(2, len(SHOWN))
     for column, size in zip(panels.T, SHOWN, strict=True):
