@@ -164,9 +164,10 @@ class FederatedSites:
                     raise
                 self._scales.widen(question, row.field_shapes)
                 continue
-            is_coarse = self._is_secure and self._scales.learn(question, total, len(self.roster))
+            sums, n_sites = total.sums(), len(self.roster)
+            is_coarse = self._is_secure and self._scales.learn(question, total.largest, n_sites)
             if not is_coarse or attempt + 1 >= _MOST_ATTEMPTS:
-                return total
+                return sums
         raise AssertionError  # count() does not end
 
     def _terms(self, question: str, row: Row, attempt: int) -> Message:
@@ -177,7 +178,7 @@ class FederatedSites:
         exponents = self._scales.exponents(question, row.shapes)
         return {"attempt": attempt, "keys": keys, "exponents": exponents}
 
-    def _attempt(self, message: Message, row: Row) -> Sums:
+    def _attempt(self, message: Message, row: Row) -> Total:
         """Ask all sites, fetch their answers block by block, and add them up."""
         replies = self._call(message)
         self._keep_keys(replies)
@@ -196,7 +197,7 @@ class FederatedSites:
                 fetch = {name: message[name] for name in names}
                 replies = self._call({"do": "block", "index": index, **fetch})
             total.add_block(index, {name: reply["block"] for name, reply in replies.items()})
-        return total.sums()
+        return total
 
     # ---- parameters and keys
 

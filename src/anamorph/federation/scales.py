@@ -8,13 +8,11 @@ that they do not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import numpy as np
+import math
+from collections.abc import Iterable, Mapping
 
 from anamorph.federation.answers import N_IMAGES
 from anamorph.federation.secure_sum import fraction_bits
-from anamorph.sums import Sums
 
 _WIDE, _NARROW = 40, 10  # exponents to begin with, and for totals of which nothing was left
 _ROOM = 12
@@ -39,18 +37,24 @@ class Scales:
         for name, exponent in self.exponents(question, names).items():
             self._exponents[question, name] = exponent + _ROOM
 
-    def learn(self, question: str, total: Sums, n_sites: int) -> bool:
-        """Learn from a total; return whether it was too coarse and must be asked again."""
+    def learn(self, question: str, largest: Mapping[str, float], n_sites: int) -> bool:
+        """Learn from a total; return whether it was too coarse and must be asked again.
+
+        Parameters
+        ----------
+        question : str
+        largest : dict
+            Largest absolute value of each field of the total.
+        n_sites : int
+        """
         is_coarse = False
-        for name, used in self.exponents(question, total.fields).items():
-            values = total[name]
-            largest = float(max(values.max(), -values.min())) if values.size else 0.0
-            if largest:
-                exponent = int(np.frexp(largest)[1])
+        for name, used in self.exponents(question, largest).items():
+            if largest[name]:
+                exponent = math.frexp(largest[name])[1]
                 wanted = exponent + _ROOM
                 is_coarse |= exponent + fraction_bits(used, n_sites) < _LEAST_BITS
             else:
                 wanted = min(used, _NARROW)
-                is_coarse |= values.size > 0 and used > _NARROW
+                is_coarse |= used > _NARROW
             self._exponents[question, name] = wanted
-        return bool(is_coarse)
+        return is_coarse

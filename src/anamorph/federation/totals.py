@@ -29,10 +29,17 @@ class Total:
     n_sites : int
     exponents : dict or None
         Scales of masked answers; None where they are not masked.
+
+    Attributes
+    ----------
+    largest : dict
+        Largest absolute value of each field so far.
     """
 
     def __init__(self, row: Row, n_sites: int, exponents: Mapping[str, int] | None) -> None:
         self._row, self._n_sites, self._exponents = row, n_sites, exponents
+        shapes = row.field_shapes.items()
+        self.largest = {name: 0.0 for name, shape in shapes if math.prod(shape)}
         self._fields: dict[str, _Field] = {
             name: _OnDisk(shape) if is_large(math.prod(shape)) else _InMemory(shape)
             for name, shape in row.shapes.items()
@@ -61,6 +68,9 @@ class Total:
             if self._exponents is not None:
                 values = from_fixed_point(values, self._exponents[piece.name], self._n_sites)
             self._fields[piece.name].put(piece.there, values)
+            if piece.name != N_IMAGES:
+                here = float(max(values.max(), -values.min()))
+                self.largest[piece.name] = max(self.largest[piece.name], here)
 
     def sums(self) -> Sums:
         """Return the total."""
