@@ -7,12 +7,13 @@ READY  := $(VENV)/.ready
 # Processes that share the tests.
 WORKERS := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help test lint docs bench demo clean
+.PHONY: help test lint docs bench demo paper clean
 
 help:
 	@echo "make demo    fit digits, and write a report and pictures to demo-output/"
 	@echo "make test    lint, types and tests"
 	@echo "make bench   speed as ratios to the floor"
+	@echo "make paper   the paper's experiments, for hours; data in the folder ANAMORPH_DATA"
 	@echo "make docs    documentation, in site/; its examples are run"
 	@echo "make clean   remove the environment and caches"
 
@@ -38,6 +39,10 @@ bench: $(READY)
 
 demo: $(READY)
 	$(BIN)/anamorph demo -o demo-output
+
+paper: $(READY)
+	$(BIN)/python -m examples.paper.mnist
+	$(BIN)/python -m examples.paper.groups
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -85,3 +86,36 @@ def test_an_example_that_fails_stops_the_build(page, message):
     scripts = load("executed_pages")
     with pytest.raises(scripts.PluginError, match=message):
         scripts.execute(page, "page.md")
+
+
+RESULTS = {
+    "300": {"error": 4.5678, "interval": [4.1, 5.0], "bar": 5.0},
+    "1000": {"error": 2.0, "interval": [1.8, 2.2], "bar": None},
+}
+
+
+def test_results_stand_where_pages_ask_for_them():
+    page = (
+        "error {{ 300.error | .2f }} ({{ 300.interval.1 }})\n| {{ * }} | {{ *.bar | .1f }} |\nend"
+    )
+    reverse = dict(reversed(RESULTS.items()))
+    shown = load("results").fill(page, reverse, "page.md")
+    assert shown == "error 4.57 (5.0)\n| 300 | 5.0 |\n| 1000 | – |\nend"
+
+
+@pytest.mark.parametrize("place", ["{{ 500.error }}", "{{ 300.seconds | .1f }}", "{{ *.seconds }}"])
+def test_a_result_that_nobody_found_stops_the_build(place):
+    scripts = load("results")
+    with pytest.raises(scripts.PluginError, match=r"page\.md: results\.json has no "):
+        scripts.fill(f"text {place}", RESULTS, "page.md")
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "results").glob("*.md")), ids=lambda page: page.name
+)
+def test_pages_of_results_have_all_their_numbers(page):
+    results = json.loads((page.with_suffix("") / "results.json").read_text(encoding="utf-8"))
+    shown = load("results").fill(page.read_text(encoding="utf-8"), results, page.name)
+    assert "{{" not in shown
+    for entry in results.values():
+        assert set(entry["made"]) >= {"commits", "machines", "seed", "seconds"}

@@ -1,6 +1,6 @@
 """What sums still reveal: attacks on handwritten digits, measured.
 
-python examples/federation/attack.py FOLDER
+python -m examples.federation.attack FOLDER
 
 A coordinator that does not mask sums sees those of each site. It tries to draw the images of a
 site from them, for sites of 50 images down to one; it compares two totals that differ by one
@@ -216,7 +216,7 @@ def _total(answers: Sequence[Sums]) -> Sums:
 def draw(rows: dict[str, Array], model: ShapeAppearanceModel, private: Array, path: Path) -> None:
     """Draw how likeness falls with the number of images, and what is drawn."""
     figure = plt.figure(figsize=(9, 3.2), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1, 1))
+    left, right = np.asarray(figure.subfigures(1, 2)).tolist()
     axes = left.subplots()
     styles = {
         "moments": ("C1", "its images, from moments"),

@@ -19,13 +19,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.device import Images, ImagesOnDevice
 from anamorph.encoding import improve, propose
 from anamorph.generator import Generator
+from anamorph.kernels.device import beside, is_on_device, to_host
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.large_sums import SumOnDisk, is_large
 from anamorph.latents import starting_latents
@@ -41,16 +43,9 @@ DEFAULT_MEMORY_BUDGET = 2 * 2**30
 _MOST_IMAGES_PER_BATCH = 512
 _MOST_IMAGES_PER_PART = 64
 _COLUMNS_PER_PRODUCT = 2**14
-
-
-class Images(Protocol):
-    """Images that can be read a few at a time."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, part: slice) -> NDArray[np.float32]:
-        """Return images (n, C, *space), NaN where missing."""
-        ...
+_MOST_IMAGES_ON_DEVICE = 2**14
+_BATCH_BYTES_ON_DEVICE = 2**33
+_COLUMNS_ON_DEVICE = 2**22
 
 
 class Cohort:
@@ -82,13 +77,14 @@ class Cohort:
         self.images = images
         self.settings = settings
         self.identities = identities
-        self.latents: Float64Array = np.zeros((len(images), settings.layout.n_latents))
+        self._xp = _namespace_of(images)
+        self.latents: Float64Array = self._xp.zeros((len(images), settings.layout.n_latents))
         self._budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
         self.latents_before_turn = self.latents
         self._start = start
         self._scratch = scratch
         self._latents_version = 0
-        self._displacements = _KeptDisplacements(len(images), settings, self._budget // 2)
+        self._displacements = _KeptDisplacements(images, settings, self._budget // 2)
         self._proposal: _LatentProposal | None = None
         self._generator: Generator | None = None
 
@@ -115,14 +111,14 @@ class Cohort:
         """Return a short text that stands for the images, in their order, and the given start."""
         digest = hashlib.blake2b(digest_size=16)
         for batch in self._batches():
-            digest.update(self.images.read(batch).tobytes())
+            digest.update(to_host(self.images.read(batch)).tobytes())
         if self._start is not None:
             digest.update(self._start.tobytes())
         return digest.hexdigest()
 
     def transform_latents(self, matrix: Float64Array, shift: Float64Array) -> Sums:
         """Take every z to M z + shift."""
-        self._set_latents(self.latents @ matrix.T + shift)
+        self._set_latents(self.latents @ self._own(matrix.T) + self._own(shift))
         return self._answer("transform_latents")
 
     # ---- questions about images
@@ -130,12 +126,12 @@ class Cohort:
     def moments(self) -> Sums:
         """Sum up the images voxel by voxel."""
         settings = self.settings
-        count, total = np.zeros((2, settings.n_channels, *settings.space))
-        squares = np.zeros(settings.n_channels)
+        count, total = self._xp.zeros((2, settings.n_channels, *settings.space))
+        squares = self._xp.zeros(settings.n_channels)
         for batch in self._batches():
             images = self.images.read(batch).astype(np.float64)
             observed = ~np.isnan(images)
-            images[~observed] = 0
+            images = np.where(observed, images, 0)
             count += observed.sum(axis=0)
             total += images.sum(axis=0)
             squares += np.square(images).sum(axis=(0, *range(2, images.ndim)))
@@ -148,7 +144,7 @@ class Cohort:
         """
         if transform is not None:
             self.latents_before_turn = self.latents
-            self.latents = self.latents @ transform.T
+            self.latents = self.latents @ self._own(transform.T)
         settings, generator = self.settings, self._current()
         return self._derivative_sums(
             "shape_derivatives",
@@ -161,7 +157,7 @@ class Cohort:
         """Shoot every image, if there is memory to keep what comes of it."""
         if self._displacements.has_room:
             for batch in self._batches():
-                run_parallel(self._displacement, _parts(batch))
+                run_parallel(self._displacement, self._parts(batch))
             self._displacements.close(self._warp_key())
         return self._answer("keep_displacements")
 
@@ -177,11 +173,11 @@ class Cohort:
 
     def mean_derivatives(self, shift: Float64Array) -> Sums:
         """Differentiate with respect to the mean, after taking z to z + shift."""
-        self._set_latents(self.latents + shift)
+        self._set_latents(self.latents + self._own(shift))
         settings = self.settings
         return self._derivative_sums(
             "mean_derivatives",
-            np.ones((len(self.latents), 1)),
+            self._xp.ones((len(self.latents), 1)),
             (settings.n_channels, settings.n_hessian),
             lambda _, derivatives: (derivatives.gradient, derivatives.hessian),
         )
@@ -189,23 +185,25 @@ class Cohort:
     def propose_latents(self) -> Sums:
         """Find a Gauss-Newton step for the latents of every image, and keep it."""
         generator = self._current()
-        step, values = np.empty_like(self.latents), np.empty(len(self.latents))
+        step, values = np.empty_like(self.latents), self._xp.empty(len(self.latents))
 
-        def propose_part(part: slice) -> tuple[Float64Array, float]:
+        def propose_part(part: slice) -> tuple[Float64Array, Float64Array]:
             images, displacement = self.images.read(part), self._displacement(part)
             proposal = propose(generator, images, self.latents[part], displacement)
             step[part], values[part] = proposal.step, proposal.log_likelihood
-            return proposal.covariance.sum(axis=0), float(proposal.log_determinant.sum())
+            return proposal.covariance.sum(axis=0), proposal.log_determinant.sum()
 
         sums = [
-            some for batch in self._batches() for some in run_parallel(propose_part, _parts(batch))
+            some
+            for batch in self._batches()
+            for some in run_parallel(propose_part, self._parts(batch))
         ]
         self._displacements.close(self._warp_key())
         self._proposal = _LatentProposal(
             step,
             values,
-            covariance_sum=np.sum([covariance for covariance, _ in sums], axis=0),
-            log_determinant_sum=sum(log_determinant for _, log_determinant in sums),
+            covariance_sum=to_host(sum(covariance for covariance, _ in sums)),
+            log_determinant_sum=float(sum(log_determinant for _, log_determinant in sums)),
         )
         return self._answer("propose_latents", values.sum())
 
@@ -214,9 +212,10 @@ class Cohort:
         proposal, generator = self._proposal, self._current()
         if proposal is None:
             raise RuntimeError("update_latents must follow propose_latents")
-        latents, values = np.empty_like(self.latents), np.empty(len(self.latents))
-        improved = np.empty(len(latents), bool)
-        squares, observed = np.zeros((2, len(latents), self.settings.n_channels))
+        xp = self._xp
+        latents, values = xp.empty_like(self.latents), xp.empty(len(self.latents))
+        improved = xp.empty(len(latents), bool)
+        squares, observed = xp.zeros((2, len(latents), self.settings.n_channels))
         likelihood = self.settings.likelihood
 
         def update_part(part: slice) -> None:
@@ -235,7 +234,7 @@ class Cohort:
                 squares[part], observed[part] = likelihood.residual_sums(warped, images)
 
         for batch in self._batches():
-            run_parallel(update_part, _parts(batch))
+            run_parallel(update_part, self._parts(batch))
         self._proposal = None
         self._set_latents(latents)
         return self._answer(
@@ -276,10 +275,10 @@ class Cohort:
             self._new_sum(name, (n_columns, size, *space))
             for name, size in zip(("gradient", "hessian"), sizes, strict=True)
         )
-        values = np.empty(len(self.latents))
+        values = self._xp.empty(len(self.latents))
         for batch in self._batches():
             n_images = batch.stop - batch.start if n_columns else 0
-            fields = [np.empty((n_images, size, *space), np.float32) for size in sizes]
+            fields = [self._xp.empty((n_images, size, *space), np.float32) for size in sizes]
 
             def differentiate(part: slice) -> None:
                 images, displacement = self.images.read(part), self._displacement(part)
@@ -292,7 +291,7 @@ class Cohort:
                 here = slice(part.start - batch.start, part.stop - batch.start)  # noqa: B023
                 fields[0][here], fields[1][here] = chain_rule(appearance, derivatives)  # noqa: B023
 
-            run_parallel(differentiate, _parts(batch))
+            run_parallel(differentiate, self._parts(batch))
             if n_columns:
                 gradient.add_products(weights[batch], fields[0])
                 hessian.add_products(weights[batch] ** 2, fields[1])
@@ -300,9 +299,9 @@ class Cohort:
         return self._answer(question, values.sum(), gradient.array(), hessian.array())
 
     def _new_sum(self, name: str, shape: tuple[int, ...]) -> _SumInMemory | SumOnDisk:
-        if self._scratch is not None and is_large(math.prod(shape)):
+        if self._scratch is not None and self._xp is np and is_large(math.prod(shape)):
             return SumOnDisk(self._scratch / f"{name}.float32", shape)
-        return _SumInMemory(shape)
+        return _SumInMemory(self._xp, shape)
 
     def _current(self) -> Generator:
         if self._generator is None:
@@ -322,8 +321,13 @@ class Cohort:
             self._displacements.put(part, displacement)
         return displacement
 
+    def _own(self, matrix: Float64Array) -> Float64Array:
+        """Return a matrix where the latents are."""
+        own: Float64Array = beside(self.latents, matrix)
+        return own
+
     def _set_latents(self, latents: Float64Array) -> None:
-        self.latents = latents
+        self.latents = self._own(latents)
         self._latents_version += 1
 
     def _latent_moments(self) -> tuple[Float64Array, Float64Array]:
@@ -337,13 +341,27 @@ class Cohort:
             + 6 * s.n_dims + s.n_shape_hessian
         )  # fmt: skip
         image_bytes = 4 * math.prod(s.space) * numbers_per_voxel
-        most = min(max(1, self._budget // 2 // image_bytes), _MOST_IMAGES_PER_BATCH)
+        budget, most = self._budget // 2, _MOST_IMAGES_PER_BATCH
+        if self._xp is not np:
+            budget, most = min(budget, _BATCH_BYTES_ON_DEVICE), _MOST_IMAGES_ON_DEVICE
+        most = min(max(1, budget // image_bytes), most)
         for start, stop in slabs(len(self.images), -(-len(self.images) // most)):
             yield slice(start, stop)
 
+    def _parts(self, batch: slice) -> list[slice]:
+        """Split a batch into parts for threads to share; a GPU takes it whole."""
+        if self._xp is not np:
+            return [batch]
+        size = batch.stop - batch.start
+        bounds = slabs(size, max(n_threads(), -(-size // _MOST_IMAGES_PER_PART)))
+        return [slice(batch.start + first, batch.start + last) for first, last in bounds]
+
     def _answer(self, question: str, *values: ArrayLike) -> Sums:
-        arrays: list[Any] = [
-            value if isinstance(value, np.memmap) else np.asarray(value, dtype=np.float64)
+        """Return named sums; those that are images stay where they are, small ones do not."""
+        arrays: list[Float64Array] = [
+            cast(Float64Array, value)
+            if np.ndim(value) > 2
+            else np.asarray(to_host(value), dtype=np.float64)
             for value in values
         ]
         return Sums(len(self.images), dict(zip(FIELDS[question], arrays, strict=True)))
@@ -362,10 +380,12 @@ class _LatentProposal:
 class _KeptDisplacements:
     """Displacements of all images for one pair of shape basis and latents, if memory allows."""
 
-    def __init__(self, n_images: int, settings: Settings, budget: int) -> None:
-        shape = (n_images, settings.n_dims, *settings.space)
+    def __init__(self, images: Images, settings: Settings, budget: int) -> None:
+        shape = (len(images), settings.n_dims, *settings.space)
         fits = 4 * math.prod(shape) <= budget and settings.layout.n_shape > 0
-        self._store: NDArray[np.float32] | None = np.empty(shape, np.float32) if fits else None
+        self._store: NDArray[np.float32] | None = None
+        if fits:
+            self._store = _namespace_of(images).empty(shape, np.float32)
         self._key: tuple[int, int] | None = None
 
     @property
@@ -388,23 +408,27 @@ class _KeptDisplacements:
         self._key = key
 
 
-def _parts(batch: slice) -> list[slice]:
-    """Split a batch into parts for threads to share."""
-    size = batch.stop - batch.start
-    bounds = slabs(size, max(n_threads(), -(-size // _MOST_IMAGES_PER_PART)))
-    return [slice(batch.start + first, batch.start + last) for first, last in bounds]
+def _namespace_of(images: Images) -> Any:
+    """Return the module that makes arrays where images are read to."""
+    return images.namespace if isinstance(images, ImagesOnDevice) else np
 
 
 class _SumInMemory:
-    """A sum of fields, weighted for each column, in float64."""
+    """A sum of fields, weighted for each column, in float64, where images are read to."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._total = np.zeros(shape)
+    def __init__(self, namespace: Any, shape: tuple[int, ...]) -> None:
+        self._total: Float64Array = namespace.zeros(shape)
 
     def add_products(self, weights: Float64Array, fields: Array) -> None:
         """Add sum_n weights_nk fields_n to every column k, some voxels at a time."""
         flat_total = self._total.reshape(len(self._total), -1)
         flat_fields = fields.reshape(len(fields), -1)
+        if is_on_device(fields):
+            on_device = weights.T.astype(fields.dtype)
+            for first in range(0, flat_fields.shape[1], _COLUMNS_ON_DEVICE):
+                some = slice(first, first + _COLUMNS_ON_DEVICE)
+                flat_total[:, some] += on_device @ flat_fields[:, some]
+            return
         factors = np.ascontiguousarray(weights.T, fields.dtype)
 
         def add(bounds: tuple[int, int]) -> None:

@@ -7,11 +7,13 @@ the derivatives at z, `improve` halves it, image by image, until it does not mak
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.generator import Generator
+from anamorph.kernels.device import array_namespace, to_host
 from anamorph.latents import log_determinant
 from anamorph.objective import slack
 
@@ -88,10 +90,11 @@ def propose(
     appearance = generator.appearance(latents)
     derivatives = generator.derivatives(appearance, displacement, images)
     gradient, hessian = generator.latent_derivatives(appearance, derivatives)
-    hessian += generator.prior_precision
-    gradient += latents @ generator.prior_precision
+    prior = generator.prior_of(latents)
+    hessian += prior
+    gradient += latents @ prior
     factor = np.linalg.cholesky(hessian)
-    covariance = np.asarray(np.linalg.inv(hessian), np.float64)
+    covariance = cast(Float64Array, np.linalg.inv(hessian))
     return Proposal(
         step=(covariance @ gradient[..., None])[..., 0],
         covariance=covariance,
@@ -125,33 +128,30 @@ def improve(
     improved : (N,) bool
         Where a step was taken.
     """
-    before = log_likelihood + log_prior(generator, latents)
-    no_halvings = np.zeros(len(latents), np.intp)
+    xp = array_namespace(latents)
+    before = log_likelihood + generator.log_prior(latents)
+    no_halvings = xp.zeros(len(latents), np.intp)
     encoding = Encoding(latents.copy(), None, log_likelihood.copy(), no_halvings)
-    pending = np.arange(len(latents))
+    pending = xp.arange(len(latents))
     for halvings in range(_MOST_HALVINGS + 1):
         trial = latents[pending] - step[pending] * 0.5**halvings
         displacement = generator.displacement(trial)
         some = images if len(pending) == len(images) else images[pending]
         values = generator.log_likelihood(generator.appearance(trial), displacement, some)
-        after = values + log_prior(generator, trial)
+        after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
-        encoding.update(pending[accepted], trial[accepted], values[accepted])
+        done = np.flatnonzero(accepted)
+        encoding.update(pending[done], trial[done], values[done])
         encoding.update_displacement(pending, displacement)
-        pending = pending[~accepted]
+        pending = pending[np.flatnonzero(~accepted)]
         if not len(pending):
             break
         encoding.n_halvings[pending] += 1
     else:
         encoding.update_displacement(pending, generator.displacement(latents[pending]))
-    improved = np.ones(len(latents), bool)
+    improved = xp.ones(len(latents), bool)
     improved[pending] = False
     return encoding, improved
-
-
-def log_prior(generator: Generator, latents: Float64Array) -> Float64Array:
-    """Return -z'Pz/2 per image, (N,)."""
-    return np.asarray(-0.5 * np.einsum("nk,kl,nl->n", latents, generator.prior_precision, latents))
 
 
 @dataclass(frozen=True)
@@ -166,19 +166,23 @@ class Encoded:
         ln p(f | model) by Laplace's approximation:
         ln p(f | z) - z'Pz/2 + ln|P|/2 - ln|H|/2.
     n_shootings : (N,)
-        How often each image was shot.
+        How often each image was warped by a new geodesic, which is what encoding costs.
     """
 
     latents: Float64Array
     log_evidence: Float64Array
     n_shootings: NDArray[np.intp]
 
+    def to_host(self) -> Encoded:
+        """Return the same as NumPy arrays."""
+        return Encoded(*map(to_host, (self.latents, self.log_evidence, self.n_shootings)))
+
 
 def encode(
     generator: Generator,
     images: Array,
     max_shootings: int = 60,
-    tolerance: float = 1e-3,
+    tolerance: float = 3e-3,
     start: Float64Array | None = None,
 ) -> Encoded:
     """Find the most probable latents of images (N, C, *space).
@@ -188,66 +192,94 @@ def encode(
     guess, and goes on from where it stands better after some shootings, unless latents (N, K) to
     start from are given.
     """
-    n_shootings = np.zeros(len(images), np.intp)
+    has_guesses = start is None and len(generator.guesses.latents) > 1
     if start is None:
-        start = np.zeros((len(images), generator.settings.layout.n_latents))
-        if len(generator.guesses.latents) > 1:
-            heats = [
-                _descend(generator, images, latents, _SHOOTINGS_PER_HEAT, tolerance)
-                for latents in (start, best_guesses(generator, images))
-            ]
-            n_shootings += sum(heat.n_shootings for heat in heats)
-            values = [heat.log_likelihood + log_prior(generator, heat.latents) for heat in heats]
-            is_mean_better = values[0] >= values[1]
-            start = np.where(is_mean_better[:, None], heats[0].latents, heats[1].latents)
-    found = _descend(generator, images, start, max_shootings, tolerance)
+        n_latents = generator.settings.layout.n_latents
+        start = array_namespace(images).zeros((len(images), n_latents))
+    descent = _Descent.at(generator, start)
+    if has_guesses:
+        other = _Descent.at(generator, best_guesses(generator, images))
+        for heat in (descent, other):
+            heat.go_on(generator, images, _SHOOTINGS_PER_HEAT, tolerance)
+        descent.take_better(generator, other)
+    descent.go_on(generator, images, max_shootings, tolerance)
+    final = propose(generator, images, descent.latents, descent.displacement)
     log_evidence = (
-        found.log_likelihood
-        + log_prior(generator, found.latents)
+        final.log_likelihood
+        + generator.log_prior(descent.latents)
         + 0.5 * log_determinant(generator.prior_precision)
-        - 0.5 * found.log_determinant
+        - 0.5 * final.log_determinant
     )
-    return Encoded(found.latents, log_evidence, n_shootings + found.n_shootings)
+    return Encoded(descent.latents, log_evidence, descent.n_shootings)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Where a descent ends: latents (N, K), and ln p(f | z), ln|H| and shootings per image."""
+@dataclass
+class _Descent:
+    """Gauss-Newton steps that some images have taken so far.
+
+    Attributes
+    ----------
+    latents : (N, K)
+    displacement : (N, d, *space) or None
+    log_likelihood : (N,)
+        ln p(f | z), after the first step.
+    n_shootings : (N,)
+    is_done : (N,) bool
+        Where another step would not pay.
+    """
 
     latents: Float64Array
+    displacement: Array | None
     log_likelihood: Float64Array
-    log_determinant: Float64Array
     n_shootings: NDArray[np.intp]
+    is_done: NDArray[np.bool_]
 
-
-def _descend(
-    generator: Generator,
-    images: Array,
-    start: Float64Array,
-    max_shootings: int,
-    tolerance: float,
-) -> _Found:
-    """Take Gauss-Newton steps from `start` (N, K) while they pay."""
-    latents = start.copy()
-    displacement = generator.displacement(latents)
-    n_shootings = np.ones(len(images), np.intp)
-    active = np.arange(len(images))
-    while len(active):
-        here = _some(displacement, active)
-        proposal = propose(generator, images[active], latents[active], here)
-        before = proposal.log_likelihood + log_prior(generator, latents[active])
-        encoding, improved = improve(
-            generator, images[active], latents[active], proposal.step, proposal.log_likelihood
+    @classmethod
+    def at(cls, generator: Generator, latents: Float64Array) -> _Descent:
+        """Return a descent that starts from latents (N, K)."""
+        number, xp = len(latents), array_namespace(latents)
+        return cls(
+            latents.copy(),
+            generator.displacement(latents),
+            xp.full(number, -np.inf),
+            xp.ones(number, np.intp),
+            xp.zeros(number, bool),
         )
-        latents[active] = encoding.latents
-        if displacement is not None:
-            displacement[active] = encoding.displacement
-        n_shootings[active] += 1 + encoding.n_halvings
-        after = encoding.log_likelihood + log_prior(generator, encoding.latents)
-        may_go_on = n_shootings[active] + _MOST_SHOOTINGS_PER_STEP <= max_shootings
-        active = active[improved & (after - before > tolerance) & may_go_on]
-    final = propose(generator, images, latents, displacement)
-    return _Found(latents, final.log_likelihood, final.log_determinant, n_shootings)
+
+    def go_on(
+        self, generator: Generator, images: Array, max_shootings: int, tolerance: float
+    ) -> None:
+        """Take steps while they gain more than `tolerance` nats and `max_shootings` allow it."""
+        while True:
+            may_go_on = self.n_shootings + _MOST_SHOOTINGS_PER_STEP <= max_shootings
+            active = np.flatnonzero(~self.is_done & may_go_on)
+            if not len(active):
+                return
+            some, latents = images[active], self.latents[active]
+            here = None if self.displacement is None else self.displacement[active]
+            proposal = propose(generator, some, latents, here)
+            before = proposal.log_likelihood + generator.log_prior(latents)
+            encoding, improved = improve(
+                generator, some, latents, proposal.step, proposal.log_likelihood
+            )
+            after = encoding.log_likelihood + generator.log_prior(encoding.latents)
+            self.latents[active] = encoding.latents
+            self.log_likelihood[active] = encoding.log_likelihood
+            if self.displacement is not None:
+                self.displacement[active] = encoding.displacement
+            self.n_shootings[active] += 1 + encoding.n_halvings
+            self.is_done[active] = ~improved | (after - before <= tolerance)
+
+    def take_better(self, generator: Generator, other: _Descent) -> None:
+        """Go on from where `other` stands if it stands better there, image by image."""
+        mine = self.log_likelihood + generator.log_prior(self.latents)
+        better = np.flatnonzero(other.log_likelihood + generator.log_prior(other.latents) > mine)
+        self.latents[better] = other.latents[better]
+        self.log_likelihood[better] = other.log_likelihood[better]
+        if self.displacement is not None and other.displacement is not None:
+            self.displacement[better] = other.displacement[better]
+        self.is_done[better] = other.is_done[better]
+        self.n_shootings += other.n_shootings
 
 
 def best_guesses(generator: Generator, images: Array) -> Float64Array:
@@ -259,14 +291,11 @@ def best_guesses(generator: Generator, images: Array) -> Float64Array:
     """
     guesses = generator.guesses
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
-    values = np.empty((len(images), len(guesses.latents)))
+    values = array_namespace(images).empty((len(images), len(guesses.latents)))
     for m, warped in enumerate(guesses.warped):
         repeated = np.repeat(warped[None], len(images), axis=0)
         values[:, m] = likelihood.log_likelihood(repeated, images, precision)
     values *= generator.settings.decimation
-    values += log_prior(generator, guesses.latents)
-    return np.asarray(guesses.latents[values.argmax(axis=1)])
-
-
-def _some(displacement: Array | None, which: NDArray[np.intp]) -> Array | None:
-    return None if displacement is None else displacement[which]
+    values += generator.log_prior(guesses.latents)
+    best: Float64Array = guesses.latents[values.argmax(axis=1)]
+    return best

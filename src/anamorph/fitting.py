@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.kernels.device import beside, to_host
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.objective import (
     LatentSums,
@@ -86,6 +87,13 @@ class State:
     turn: Turn | None = None
     seconds: tuple[float, ...] = ()
 
+    def beside(self, array: object) -> State:
+        """Return the same with mean and bases where an array is, in memory or on a GPU."""
+        turn = self.turn
+        if turn is not None:
+            turn = replace(turn, shape_basis_before=beside(array, turn.shape_basis_before))
+        return replace(self, parameters=self.parameters.beside(array), turn=turn)
+
 
 class Fit:
     """A fit of a model to the images at some sites.
@@ -117,8 +125,8 @@ class Fit:
         n_latents = layout.n_latents
         parameters = Parameters(
             mean=mean,
-            appearance_basis=np.zeros((layout.n_appearance, *mean.shape), np.float32),
-            shape_basis=np.zeros((layout.n_shape, len(space), *space), np.float32),
+            appearance_basis=np.zeros_like(mean, shape=(layout.n_appearance, *mean.shape)),
+            shape_basis=np.zeros_like(mean, shape=(layout.n_shape, len(space), *space)),
             basis_energy=np.zeros((n_latents, n_latents)),
             latent_precision=np.eye(n_latents),
             noise_precision=noise_precision,
@@ -373,8 +381,9 @@ class Fit:
             mean = likelihood.remove_redundancy(mean[None])[0]
             if likelihood.has_noise:
                 space = tuple(range(1, mean.ndim))
-                squares = moments["squares"] + np.sum(mean * (count * mean - 2 * total), axis=space)
-                precision = _noise_precision(squares, count.sum(axis=space))
+                rest = np.sum(mean * (count * mean - 2 * total), axis=space)
+                squares = moments["squares"] + to_host(rest)
+                precision = _noise_precision(squares, to_host(count.sum(axis=space)))
         return mean.astype(np.float32), precision
 
     def _basis_weights(self, latents: LatentSums) -> Float64Array:

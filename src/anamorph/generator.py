@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from anamorph.geometry import shoot
 from anamorph.geometry.warps import pull_batch, push_batch
-from anamorph.kernels.derivatives import image_gradients, latent_derivatives, shape_derivatives
+from anamorph.kernels.device import array_namespace, beside, is_on_device, kernels_for
 from anamorph.latents import draw_latents
 from anamorph.likelihoods.base import Derivatives
 from anamorph.parameters import Parameters
@@ -24,6 +24,7 @@ Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
 
 
+_CHAIN_RULES = "anamorph.kernels.derivatives"
 _MOST_GUESSES = 256
 _MOST_GUESS_BYTES = 2**26
 
@@ -56,6 +57,20 @@ class Generator:
         """P = lambda_1 A + lambda_2 C."""
         return self.parameters.prior_precision(self.settings)
 
+    def log_prior(self, latents: Float64Array) -> Float64Array:
+        """Return -z'Pz/2 per image, (N,), of latents (N, K)."""
+        values: Float64Array = -0.5 * ((latents @ self.prior_of(latents)) * latents).sum(axis=1)
+        return values
+
+    def prior_of(self, latents: Float64Array) -> Float64Array:
+        """Return P where the latents are: on the GPU if they are there."""
+        return self._prior_on_device if is_on_device(latents) else self.prior_precision
+
+    @cached_property
+    def _prior_on_device(self) -> Float64Array:
+        prior: Float64Array = beside(self.parameters.mean, self.prior_precision)
+        return prior
+
     @cached_property
     def guesses(self) -> Guesses:
         """Guesses drawn from z ~ N(0, A^-1), always the same: as many as are cheap to keep.
@@ -65,8 +80,9 @@ class Generator:
         kept = _MOST_GUESS_BYTES // self.parameters.mean.nbytes
         number = min(max(kept, 1), _MOST_GUESSES) if self.settings.layout.n_shape else 1
         draws = np.random.default_rng(0)
-        latents = draw_latents(self.parameters.latent_precision, number, draws)
-        latents[0] = 0
+        drawn = draw_latents(self.parameters.latent_precision, number, draws)
+        drawn[0] = 0
+        latents = beside(self.parameters.mean, drawn)
         return Guesses(latents, self.warp(self.appearance(latents), self.displacement(latents)))
 
     def appearance(self, latents: Float64Array) -> Array:
@@ -118,9 +134,10 @@ class Generator:
         """Return gradient (N, d, *space) and packed Hessian with respect to the velocity."""
         gradients = self._image_gradients(appearance)
         n_images, space = len(appearance), self.settings.space
-        gradient = np.empty((n_images, self.settings.n_dims, *space), appearance.dtype)
-        hessian = np.empty((n_images, self.settings.n_shape_hessian, *space), appearance.dtype)
-        shape_derivatives(
+        xp = array_namespace(appearance)
+        gradient = xp.empty((n_images, self.settings.n_dims, *space), appearance.dtype)
+        hessian = xp.empty((n_images, self.settings.n_shape_hessian, *space), appearance.dtype)
+        kernels_for(appearance, _CHAIN_RULES).shape_derivatives(
             gradients,
             _flat(derivatives.gradient),
             _flat(derivatives.hessian),
@@ -135,9 +152,10 @@ class Generator:
     ) -> tuple[Float64Array, Float64Array]:
         """Return B'g, (N, K), and B'HB, (N, K, K): those of -ln p(f | z) with respect to z."""
         n_images, n_latents = len(appearance), self.settings.layout.n_latents
-        gradient = np.empty((n_images, n_latents))
-        hessian = np.empty((n_images, n_latents, n_latents))
-        latent_derivatives(
+        xp = array_namespace(appearance)
+        gradient = xp.empty((n_images, n_latents))
+        hessian = xp.empty((n_images, n_latents, n_latents))
+        kernels_for(appearance, _CHAIN_RULES).latent_derivatives(
             _flat(self.parameters.appearance_basis),
             _flat(self.parameters.shape_basis),
             self.settings.layout.first_shape,
@@ -159,8 +177,10 @@ class Generator:
 
     def _image_gradients(self, appearance: Array) -> Array:
         flat = _flat(appearance)
-        gradients = np.empty((*flat.shape[:2], self.settings.n_dims, flat.shape[2]), flat.dtype)
-        image_gradients(flat, self.settings.space, gradients)
+        gradients = np.empty_like(
+            flat, shape=(*flat.shape[:2], self.settings.n_dims, flat.shape[2])
+        )
+        kernels_for(flat, _CHAIN_RULES).image_gradients(flat, self.settings.space, gradients)
         return gradients
 
 
@@ -175,4 +195,5 @@ def _push(images: Array, displacement: Array | None) -> Array:
 
 
 def _flat(images: Array) -> Array:
-    return np.ascontiguousarray(images).reshape(*images.shape[:2], math.prod(images.shape[2:]))
+    contiguous: Array = array_namespace(images).ascontiguousarray(images)
+    return contiguous.reshape(*images.shape[:2], math.prod(images.shape[2:]))

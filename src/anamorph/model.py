@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arguments import check_choice, checked_seed, checked_settings, checked_start
 from anamorph.cohort import Cohort
+from anamorph.device import DEVICES, ImagesOnDevice, chosen_device, find_gpu, plan_memory
 from anamorph.encoding import Encoded, encode
 from anamorph.fitting import Fit, State
 from anamorph.generator import Generator
@@ -23,6 +25,7 @@ from anamorph.io.collection import ImageCollection, Images, is_list_of_files, op
 from anamorph.io.files import FileImages
 from anamorph.io.grid import Grid
 from anamorph.io.modelfile import Origin, StoredModel, read_model, write_model
+from anamorph.kernels.device import beside, to_host
 from anamorph.kernels.threads import one_blas_thread, run_parallel, use_threads
 from anamorph.latents import draw_latents
 from anamorph.likelihoods import LIKELIHOODS
@@ -39,6 +42,9 @@ Float64Array = NDArray[np.float64]
 PARTS = ("both", "shape", "appearance")
 
 _IMAGES_PER_PART = 64
+_IMAGES_ON_DEVICE = 2**14
+
+Result = TypeVar("Result")
 
 
 class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -83,12 +89,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Axis of the stacked images that holds channels or classes, e.g. -1.
     decimation : float
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
-    device : {"cpu"}
-        Where to compute.
+    device : {"cpu", "cuda", "auto"}
+        Where to compute; "auto" is the GPU where there is one and the work is large enough to
+        pay. Sums on a GPU are added up in no fixed order: results differ in their last digits
+        from run to run.
     n_threads : int, optional
         As many as there are processors by default.
     memory_budget : int, optional
-        Bytes for batches of images and what is kept of them; 2 GiB by default.
+        Bytes for batches of images and what is kept of them; 2 GiB by default. On a GPU, the
+        most bytes to use there in all; by default what is free.
     random_state : int, optional
         Seed of the starting latents; 0 by default.
     verbose : bool
@@ -197,26 +206,38 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Called with the `Progress` after every iteration.
         """
         check_choice("likelihood", self.likelihood, tuple(LIKELIHOODS))
-        check_choice("device", self.device, ("cpu",))
+        check_choice("device", self.device, DEVICES)
         images = open_images(X, self.likelihood, self.channel_axis)
         settings = checked_settings(
             self.get_params(deep=False), images.format, len(images), images.voxel_size
         )
         seed = checked_seed(self.random_state)
         images.check(for_fit=True)
-        cohort = Cohort(
-            images,
-            settings,
-            images.identities,
-            self.memory_budget,
-            checked_start(start, len(images), settings.layout.n_latents),
-        )
+        start = checked_start(start, len(images), settings.layout.n_latents)
+        cohort = self._cohort(images, settings, start)
         with use_threads(self.n_threads), one_blas_thread:
             state = self._run(cohort, settings, seed, checkpoint, callback)
         origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
-        self._set_fitted(images.format, settings, state.parameters, list(state.objective), origin)
-        self.latents_ = cohort.latents
+        parameters = state.parameters.beside(np)
+        self._set_fitted(images.format, settings, parameters, list(state.objective), origin)
+        self.latents_ = to_host(cohort.latents)
         return self
+
+    def _cohort(
+        self, images: ImageCollection, settings: Settings, start: Float64Array | None
+    ) -> Cohort:
+        """Return the images with room to work on them, in memory or on the GPU."""
+        n_voxels = len(images) * math.prod(settings.space)
+        if chosen_device(self.device, n_voxels) == "cpu":
+            return Cohort(images, settings, images.identities, self.memory_budget, start)
+        plan = plan_memory(settings, len(images), self.memory_budget)
+        return Cohort(
+            ImagesOnDevice(images, plan.are_images_resident),
+            settings,
+            images.identities,
+            plan.working_bytes,
+            start,
+        )
 
     def _run(
         self,
@@ -233,6 +254,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             fingerprint = fit_fingerprint(settings, seed, cohort.digest())
         if checkpoint is not None and os.path.exists(checkpoint):
             state, latents = read_checkpoint(checkpoint, fingerprint)
+            state = state.beside(cohort.latents)
             cohort.restore(latents)
             n_done = len(state.objective)
             logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
@@ -245,12 +267,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         else:
             state = fit.start(cohort.moments(), seed)
         if state.turn is not None and self._is_finished(state.objective):
-            cohort.restore(cohort.latents @ state.turn.transform.T)
+            cohort.restore(to_host(cohort.latents) @ state.turn.transform.T)
         iterations = fit.iterate(state)
         while not self._is_finished(state.objective):
             state = next(iterations)
             if checkpoint is not None:
-                write_checkpoint(checkpoint, fingerprint, state, cohort.latents_before_turn)
+                latents = to_host(cohort.latents_before_turn)
+                write_checkpoint(checkpoint, fingerprint, state.beside(np), latents)
             progress = Progress(
                 len(state.objective),
                 self.n_iter,
@@ -289,11 +312,25 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def transform(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable latents of images, (N, K)."""
-        return self._encode(X).latents
+        return self.encode(X).latents
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
-        return self._encode(X).log_evidence
+        return self.encode(X).log_evidence
+
+    def encode(self, X: Images) -> Encoded:  # noqa: N803
+        """Return the latents and the log evidence of images, and what finding them cost."""
+        images = self.checked_images(X)
+
+        def encode_part(generator: Generator, part: slice) -> Encoded:
+            return encode(generator, beside(generator.parameters.mean, images.read(part))).to_host()
+
+        parts = self._in_parts(encode_part, len(images))
+        return Encoded(
+            np.concatenate([part.latents for part in parts]),
+            np.concatenate([part.log_evidence for part in parts]),
+            np.concatenate([part.n_shootings for part in parts]),
+        )
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
@@ -325,41 +362,42 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
 
-        def evaluate(part: slice) -> Float64Array:
-            some, generator = latents[part], self._generator
+        def evaluate(generator: Generator, part: slice) -> Float64Array:
+            mean = generator.parameters.mean
+            some, observed = beside(mean, latents[part]), beside(mean, images.read(part))
             displacement = generator.displacement(some)
-            return generator.log_likelihood(
-                generator.appearance(some), displacement, images.read(part)
-            )
+            values = generator.log_likelihood(generator.appearance(some), displacement, observed)
+            return cast(Float64Array, to_host(values))
 
-        with use_threads(self.n_threads), one_blas_thread:
-            return np.concatenate(run_parallel(evaluate, self._parts(len(images))))
+        return np.concatenate(self._in_parts(evaluate, len(images)))
 
     def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
         An image is the warped appearance: its value at x is that at x + displacement(x).
         """
-        latents = self._checked_latents(Z)
-        displacement = self._generator.displacement(latents)
-        if displacement is None:
-            space = self._format.space
+        latents, space = self._checked_latents(Z), self._format.space
+        if self._generator.settings.layout.n_shape == 0:
             return np.zeros((len(latents), len(space), *space), np.float32)
-        return displacement
+
+        def shoot_part(generator: Generator, part: slice) -> Array:
+            here = beside(generator.parameters.mean, latents[part])
+            return cast(Array, to_host(generator.displacement(here)))
+
+        return np.concatenate(self._in_parts(shoot_part, len(latents)))
 
     def impute(self, X: Images) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""
         images = self.checked_images(X)
         filled = np.empty((len(images), *self.mean_.shape), np.float32)
 
-        def fill(part: slice) -> None:
-            observed = images.read(part)
-            latents = encode(self._generator, observed).latents
-            expected = self._generator.expected_images(latents)
-            filled[part] = np.where(np.isnan(observed), expected, observed)
+        def fill(generator: Generator, part: slice) -> None:
+            observed = beside(generator.parameters.mean, images.read(part))
+            latents = encode(generator, observed).latents
+            expected = generator.expected_images(latents)
+            filled[part] = to_host(np.where(np.isnan(observed), expected, observed))
 
-        with use_threads(self.n_threads), one_blas_thread:
-            run_parallel(fill, self._parts(len(images)))
+        self._in_parts(fill, len(images))
         return self._format.to_user(filled)
 
     def sample(
@@ -410,6 +448,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> None:
         self._format = image_format
         self._generator = Generator(settings, parameters)
+        self._sent: Generator | None = None
         self.mean_ = parameters.mean
         self.appearance_basis_ = parameters.appearance_basis
         self.shape_basis_ = parameters.shape_basis
@@ -420,33 +459,37 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_iter_ = len(objective)
         self.origin_ = origin
 
-    def _encode(self, X: Images) -> Encoded:  # noqa: N803
-        images = self.checked_images(X)
-
-        def encode_part(part: slice) -> Encoded:
-            return encode(self._generator, images.read(part))
-
-        with use_threads(self.n_threads), one_blas_thread:
-            parts = run_parallel(encode_part, self._parts(len(images)))
-        return Encoded(
-            np.concatenate([part.latents for part in parts]),
-            np.concatenate([part.log_evidence for part in parts]),
-            np.concatenate([part.n_shootings for part in parts]),
-        )
-
     def _expected_images(self, latents: Float64Array, part: str) -> Array:
-        def expect(some: slice) -> Array:
-            return self._generator.expected_images(
-                latents[some], warped=part != "appearance", coloured=part != "shape"
+        def expect(generator: Generator, some: slice) -> Array:
+            here = beside(generator.parameters.mean, latents[some])
+            expected = generator.expected_images(
+                here, warped=part != "appearance", coloured=part != "shape"
             )
+            return cast(Array, to_host(expected))
 
+        return np.concatenate(self._in_parts(expect, len(latents)))
+
+    def _in_parts(self, task: Callable[[Generator, slice], Result], n_images: int) -> list[Result]:
+        """Return what a task makes of each part of some images, on the device that is chosen."""
+        device = chosen_device(self.device, n_images * math.prod(self._format.space))
+        if device == "cuda":
+            generator = self._generator_on_device()
+            return [task(generator, part) for part in self._parts(n_images, on_device=True)]
         with use_threads(self.n_threads), one_blas_thread:
-            return np.concatenate(run_parallel(expect, self._parts(len(latents))))
+            return run_parallel(lambda part: task(self._generator, part), self._parts(n_images))
 
-    def _parts(self, n_images: int) -> list[slice]:
+    def _generator_on_device(self) -> Generator:
+        """Return the generator whose parameters are on the GPU: sent there once."""
+        if self._sent is None:
+            parameters = self._generator.parameters.beside(find_gpu())
+            self._sent = Generator(self._generator.settings, parameters)
+        return self._sent
+
+    def _parts(self, n_images: int, on_device: bool = False) -> list[slice]:
         """Split images so that threads have something to share, and memory is bounded."""
         image_bytes = 4 * 32 * self.mean_.size
-        most = int(np.clip(2**27 // image_bytes, 1, _IMAGES_PER_PART))
+        budget, most = (2**32, _IMAGES_ON_DEVICE) if on_device else (2**27, _IMAGES_PER_PART)
+        most = int(np.clip(budget // image_bytes, 1, most))
         return [slice(first, min(first + most, n_images)) for first in range(0, n_images, most)]
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803

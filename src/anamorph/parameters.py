@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.kernels.device import beside
 from anamorph.latents import prior_precision
 from anamorph.settings import Settings
 
@@ -53,6 +54,11 @@ class Parameters:
         """Return P = lambda_1 A + lambda_2 C."""
         return prior_precision(self.latent_precision, self.basis_energy, settings.balance)
 
+    def beside(self, array: object) -> Parameters:
+        """Return the same with mean and bases where an array is, in memory or on a GPU."""
+        names = ("mean", "appearance_basis", "shape_basis")
+        return replace(self, **{name: beside(array, getattr(self, name)) for name in names})
+
     def transformed(self, transform: Float64Array, settings: Settings) -> Parameters:
         """Return the bases W T^-1 that go with latents T z, so that W z stays the same."""
         inverse = np.linalg.inv(transform)
@@ -66,5 +72,6 @@ class Parameters:
 
 
 def _combine(basis: Float32Array, matrix: NDArray[np.floating], columns: slice) -> Float32Array:
-    block = matrix[columns, columns].astype(np.float32)
-    return np.tensordot(block.T, basis, axes=1).astype(np.float32, copy=False)
+    block = beside(basis, matrix[columns, columns].T, np.float32)
+    combined: Float32Array = np.tensordot(block, basis, axes=1)
+    return combined

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from anamorph.geometry import momentum
 from anamorph.geometry.operators import field_momentum
+from anamorph.kernels.device import beside, to_host
 from anamorph.parameters import Parameters
 from anamorph.settings import Settings
 from anamorph.solvers import solve_field, solve_velocity
@@ -59,7 +60,8 @@ class Regularisation:
         weights : (columns, columns)
             Those of the penalty: lambda_1 N I + lambda_2 ZZ'.
         """
-        mixed = np.tensordot(weights.astype(np.float32), self._momenta(name, basis), axes=1)
+        factors = beside(basis, weights, np.float32)
+        mixed = np.tensordot(factors, self._momenta(name, basis), axes=1)
         solve = solve_velocity if name == "shape" else solve_field
         solution = solve(
             derivatives["hessian"].astype(np.float32),
@@ -106,5 +108,5 @@ class Regularisation:
 def _inner_products(basis: Array, momenta: Array) -> Float64Array:
     """Return W' L W, symmetric, in float64."""
     rows = basis.reshape(len(basis), -1).astype(np.float64)
-    products = rows @ momenta.reshape(len(basis), -1).T
+    products = to_host(rows @ momenta.reshape(len(basis), -1).T)
     return np.asarray((products + products.T) / 2)

@@ -71,6 +71,40 @@ def test_priors(small_digits, prior, expected):
     assert np.allclose(np.exp(found.class_log_prior_), expected)
 
 
+def test_models_from_files_make_the_same_classifier(fitted, small_digits, tmp_path):
+    images, _ = small_digits
+    order = [2, 0, 1]
+    for k in order:
+        fitted.models_[k].save(tmp_path / f"{k}.safetensors")
+    models = [ShapeAppearanceModel.load(tmp_path / f"{k}.safetensors") for k in order]
+    found = EvidenceClassifier.from_models(models, fitted.classes_[order])
+    assert found.classes_.tolist() == fitted.classes_.tolist()
+    expected = fitted.joint_log_evidence(images[40:])
+    assert np.allclose(found.joint_log_evidence(images[40:]), expected)
+    uniform = EvidenceClassifier.from_models(models, [2, 0, 1], class_prior="uniform")
+    assert np.allclose(uniform.class_log_prior_, np.log(1 / 3))
+
+
+def test_models_that_do_not_go_together(fitted):
+    with pytest.raises(ValueError, match="classes must be 3 different labels"):
+        EvidenceClassifier.from_models(fitted.models_, ["a", "a", "b"])
+    with pytest.raises(ValueError, match="at least 2 classes, got one: all labels are a"):
+        EvidenceClassifier.from_models(fitted.models_[:1], ["a"])
+    other = clone(MODEL).fit(np.random.default_rng(0).random((5, 8, 8)))
+    with pytest.raises(ValueError, match="the images of class b must have the shape"):
+        EvidenceClassifier.from_models([fitted.models_[0], other], ["a", "b"])
+
+
+def test_what_encoding_costs_is_counted(fitted, small_digits):
+    images, _ = small_digits
+    encoded = fitted.encode(images[:5])
+    assert len(encoded) == 3
+    assert all((each.n_shootings >= 3).all() for each in encoded)  # two starts, and a step
+    evidence = np.stack([each.log_evidence for each in encoded], axis=1)
+    joint = fitted.joint_log_evidence(images[:5])
+    assert np.allclose(evidence + fitted.class_log_prior_, joint)
+
+
 def test_it_clones_and_cross_validates(small_digits):
     images, labels = small_digits
     classifier = EvidenceClassifier(clone(MODEL).set_params(n_iter=1), class_prior="uniform")

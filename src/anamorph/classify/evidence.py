@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arguments import checked_components
+from anamorph.encoding import Encoded
 from anamorph.io.collection import ImageCollection, open_images
 from anamorph.model import ShapeAppearanceModel
 
@@ -94,11 +95,51 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ]
         return self
 
-    def joint_log_evidence(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
-        """Return ln p(f | model k) + ln P(k) of each image and class, (N, n_classes)."""
+    @classmethod
+    def from_models(
+        cls,
+        models: Sequence[ShapeAppearanceModel],
+        classes: ArrayLike,
+        *,
+        class_prior: str | Sequence[float] = "empirical",
+    ) -> EvidenceClassifier:
+        """Return a classifier of models that were fitted before, e.g. loaded from files.
+
+        Parameters
+        ----------
+        models : sequence of ShapeAppearanceModel
+            Each fitted to the images of one class.
+        classes : labels of the classes, one for each model
+        class_prior : {"empirical", "uniform"} or sequence of float
+            As for the class; numbers are in the order of the sorted labels.
+        """
+        labels = np.asarray(classes)
+        if labels.shape != (len(models),) or len(np.unique(labels)) < len(models):
+            raise ValueError(
+                f"classes must be {len(models)} different labels, one for each model, got "
+                f"{labels.tolist()}"
+            )
+        order = np.argsort(labels)
+        classifier = cls(models[order[0]], class_prior=class_prior)
+        classifier.classes_ = labels[order]
+        classifier.models_ = [models[k] for k in order]
+        expected = classifier.models_[0].image_format_
+        for label, model in zip(classifier.classes_, classifier.models_, strict=True):
+            model.image_format_.check_like(expected, f"the images of class {label!s}")
+        counts = np.array([model.origin_.n_images for model in classifier.models_])
+        classifier._check_counts(counts)
+        classifier.class_log_prior_ = classifier._log_prior(counts)
+        return classifier
+
+    def encode(self, X: ArrayLike | Sequence[Any]) -> list[Encoded]:  # noqa: N803
+        """Return what the model of each class makes of images: latents, evidence and cost."""
         check_is_fitted(self, "models_")
         images = self.models_[0].checked_images(X)
-        evidence = np.stack([model.score_samples(images) for model in self.models_], axis=1)
+        return [model.encode(images) for model in self.models_]
+
+    def joint_log_evidence(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
+        """Return ln p(f | model k) + ln P(k) of each image and class, (N, n_classes)."""
+        evidence = np.stack([encoded.log_evidence for encoded in self.encode(X)], axis=1)
         return np.asarray(evidence + self.class_log_prior_)
 
     def predict(self, X: ArrayLike | Sequence[Any]) -> NDArray[Any]:  # noqa: N803

@@ -57,7 +57,7 @@ def encode(
         reserve([output], [model_file, *given.inputs(found)], force=force)
         files: Any = given.open_for(model, found)
         with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
-            encoded = model._encode(files)
+            encoded = model.encode(files)
         more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
         write_latents(output, found.names, encoded.latents, more)
         messages.wrote(output)

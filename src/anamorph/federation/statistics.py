@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.cohort import Images
+from anamorph.device import Images
 from anamorph.encoding import encode
 from anamorph.federation.errors import MessageError
 from anamorph.federation.policy import Policy

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from anamorph.kernels.device import is_on_device
 
 Array = NDArray[np.floating]
 
@@ -71,7 +74,10 @@ def check_image_and_displacement(
 
 
 def as_float(values: ArrayLike, name: str) -> Array:
-    """Return values as float64 if they are, else as float32."""
+    """Return values as float64 if they are, else as float32; on a GPU all are float32."""
+    if is_on_device(values):
+        on_device: Array = cast(Array, values).astype(np.float32, copy=False)
+        return on_device
     array = np.asarray(values)
     if array.dtype == np.float64:
         return array

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 
 import numpy as np
 import scipy.fft
@@ -17,6 +19,7 @@ from anamorph.geometry.penalties import (
     inverse_symbol,
     velocity_symbol,
 )
+from anamorph.kernels.device import beside, fourier_namespace, is_on_device, kernels_for
 from anamorph.kernels.spectrum import multiply_symbol
 from anamorph.kernels.threads import n_threads
 
@@ -74,11 +77,11 @@ def field_momentum(fields: Array, penalty: Sequence[float], voxel_size: Sequence
     space = fields.shape[-len(voxel_size) :]
     axes = tuple(range(-len(space), 0))
     symbol = field_symbol(penalty, angular_frequencies(space, half=True), voxel_size)
-    spectrum = scipy.fft.rfftn(fields, axes=axes, workers=n_threads())
-    spectrum *= symbol.astype(fields.dtype)
-    result: Array = scipy.fft.irfftn(
-        spectrum, s=space, axes=axes, workers=n_threads(), overwrite_x=True
-    )
+    fourier = fourier_namespace(fields)
+    workers = {} if is_on_device(fields) else {"workers": n_threads()}
+    spectrum = fourier.rfftn(fields, axes=axes, **workers)
+    spectrum *= beside(fields, symbol, fields.dtype)
+    result: Array = fourier.irfftn(spectrum, s=space, axes=axes, overwrite_x=True, **workers)
     return result
 
 
@@ -93,13 +96,16 @@ def _apply(
     n_dims = None if voxel_size is None else np.size(voxel_size)
     array, d = check_vector_field(field, name, n_dims)
     space = array.shape[-d:]
-    symbol = packed_symbol(
-        check_penalty(penalty, VELOCITY_WEIGHTS),
-        space,
-        check_voxel_size(voxel_size, d),
-        array.dtype,
-        inverse=inverse,
-    )
+    weights, size = check_penalty(penalty, VELOCITY_WEIGHTS), check_voxel_size(voxel_size, d)
+    if is_on_device(array):
+        on_device = symbol_on_device(weights, space, size, inverse=inverse)
+        n_fields = array.size // (d * math.prod(space))
+        room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
+        room[:n_fields] = array.reshape(n_fields, d, *space)
+        apply_symbol_on_device(room, on_device, room, n_fields)
+        applied: Array = room[:n_fields].reshape(array.shape)
+        return applied
+    symbol = packed_symbol(weights, space, size, array.dtype, inverse=inverse)
     fields = array.reshape(-1, d, *space, 1)
     return apply_symbol(fields, symbol, workers=n_threads()).reshape(array.shape)
 
@@ -150,3 +156,45 @@ def apply_symbol(
         spectrum, s=space, axes=axes, workers=workers, overwrite_x=True
     )
     return result
+
+
+@lru_cache(maxsize=16)
+def symbol_on_device(
+    penalty: tuple[float, ...],
+    space: tuple[int, ...],
+    voxel_size: tuple[float, ...],
+    *,
+    inverse: bool,
+) -> Array:
+    """Return the symbol of L or of G on the GPU, (packed d x d, frequency).
+
+    It is divided by the number of voxels, as then no transform need be.
+    """
+    dtype = np.dtype(np.float64)
+    symbol = packed_symbol(penalty, space, voxel_size, dtype, inverse=inverse).T
+    on_device: Array = import_module("cupy").asarray(symbol / math.prod(space), np.float32)
+    return on_device.copy()
+
+
+def apply_symbol_on_device(
+    fields: Array, symbol: Array, out: Array, n_fields: int, mean: Array | None = None
+) -> None:
+    """Fill `out` with vector fields multiplied by a symbol in the Fourier domain.
+
+    Parameters
+    ----------
+    fields, out : (room, d, *space)
+        See `kernels.cuda.fourier`; they may be the same.
+    symbol : (packed d x d, frequency)
+    n_fields : int
+        How many there are.
+    mean : (N, d), optional
+        The mean over space that the results have, where it is known better than the input can
+        tell.
+    """
+    fourier = kernels_for(fields, "anamorph.kernels.fourier")
+    spectrum = fourier.transform(fields)
+    flat = spectrum.view(np.float32).reshape(*spectrum.shape[:2], -1)
+    kernels = kernels_for(fields, "anamorph.kernels.spectrum")
+    kernels.multiply_symbol(flat, symbol, mean, n_fields)
+    fourier.transform_back(spectrum, out)

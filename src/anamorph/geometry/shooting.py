@@ -24,12 +24,14 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.geometry.geodesics_on_device import shoot_on_device
 from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
 from anamorph.geometry.planes import apply_real_symbol, is_small_plane, real_fourier_matrix
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.kernels.blocks import BlockLayout, lanes_per_block
+from anamorph.kernels.device import is_on_device
 from anamorph.kernels.geodesics import take_short_steps
 from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
 from anamorph.kernels.threads import n_threads, one_blas_thread, run_parallel, slabs
@@ -86,12 +88,16 @@ def shoot(
     array, d = check_vector_field(v, "v", None if voxel_size is None else np.size(voxel_size))
     if not isinstance(n_steps, int | np.integer) or n_steps < 1:
         raise ValueError(f"n_steps must be an integer >= 1, got {n_steps!r}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError("v must be finite, got NaN or infinity")
     space = array.shape[-d:]
     weights = check_penalty(penalty, VELOCITY_WEIGHTS)
     size = check_voxel_size(voxel_size, d)
     fields = array.reshape(-1, d, *space)
+    if is_on_device(array):
+        final = np.empty_like(fields) if return_velocity else None
+        end = shoot_on_device(fields, weights, size, int(n_steps), final).reshape(array.shape)
+        return end if final is None else (end, final.reshape(array.shape))
+    if not np.all(np.isfinite(array)):
+        raise ValueError("v must be finite, got NaN or infinity")
     lanes = lanes_per_block(d, space, array.itemsize)
     blocks = slabs(len(fields), -(-len(fields) // lanes))
     by_matrices = is_small_plane(space, len(fields) // max(1, len(blocks)))

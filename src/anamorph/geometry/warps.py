@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
+from anamorph.kernels.device import array_namespace, is_on_device, kernels_for
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.kernels.warps import coordinates_of_voxels, pull_voxels, push_voxels
 
@@ -58,13 +59,20 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
 def pull_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pulled by displacements (N, d, *space), all contiguous."""
     out = np.empty_like(images)
-    _run(pull_voxels, images, warps, out)
+    if is_on_device(images):
+        _run_on_device("pull_voxels", images, warps, out)
+    else:
+        _run(pull_voxels, images, warps, out)
     return out
 
 
 def push_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pushed by displacements (N, d, *space), all contiguous."""
     n_images, n_channels = images.shape[:2]
+    if is_on_device(images):
+        out = np.zeros_like(images)
+        _run_on_device("push_voxels", images, warps, out)
+        return out
     if n_images * n_channels < n_threads():
         return _push_slabs(images, warps)
     out = np.zeros_like(images)
@@ -95,6 +103,14 @@ def _push_slabs(images: Array, warps: Array) -> Array:
     for own in others:
         total += own
     return total
+
+
+def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:
+    """Run a kernel of `kernels.cuda.warps`."""
+    kernel = getattr(kernels_for(images, "anamorph.kernels.warps"), name)
+    n_images, n_voxels = len(images), _n_voxels(images)
+    flat = [array.reshape(n_images, -1, n_voxels) for array in (images, warps, out)]
+    kernel(n_images * n_voxels, *flat, images.shape[2:])
 
 
 def _run(kernel: Callable[..., None], images: Array, warps: Array, out: Array) -> None:
@@ -137,7 +153,8 @@ def compose(outer: ArrayLike, inner: ArrayLike) -> Array:
         ``pull(image, compose(outer, inner))``.
     """
     inner_warp, _ = check_vector_field(inner, "inner")
-    return np.asarray(inner_warp + pull(outer, inner_warp))
+    composed: Array = inner_warp + pull(outer, inner_warp)
+    return composed
 
 
 def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int = 50) -> Array:
@@ -221,9 +238,10 @@ def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array,
     shape = (*lead, *images.shape[-d - 1 :])
     images = np.broadcast_to(images, shape)
     warps = np.broadcast_to(warps, (*lead, *warps.shape[-d - 1 :]))
+    contiguous = array_namespace(images).ascontiguousarray
     return (
-        np.ascontiguousarray(images.reshape(-1, *images.shape[-d - 1 :])),
-        np.ascontiguousarray(warps.reshape(-1, *warps.shape[-d - 1 :])),
+        contiguous(images.reshape(-1, *images.shape[-d - 1 :])),
+        contiguous(warps.reshape(-1, *warps.shape[-d - 1 :])),
         shape,
     )
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from anamorph.kernels.compile import Array as KernelArray
 from anamorph.kernels.compile import kernel, per_voxel
+from anamorph.kernels.device import array_namespace, kernels_for
 from anamorph.kernels.elementary import exp_of_nonpositive, log1p_of_fraction
 from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood
 
-_MOST_CERTAIN = 40.0  # |a'| beyond which a voxel is as certain as it gets
-_LOADING = 1e-8
+MOST_CERTAIN = 40.0  # |a'| beyond which a voxel is as certain as it gets
+LOADING = 1e-8
 _START_LOADING = 1e-3
 
 
@@ -29,19 +30,22 @@ class Bernoulli(Likelihood):
     def log_likelihood(  # noqa: D102
         self, appearance: Array, images: Array, precision: Array
     ) -> Float64Array:
-        values = np.empty(len(images))
-        _log_likelihood(_flat(appearance), _flat(images), values)
+        values: Float64Array = array_namespace(images).empty(len(images))
+        kernels_for(images, __name__).evaluate(_flat(appearance), _flat(images), values)
         return values
 
     def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
-        values = np.empty(len(images))
+        values = array_namespace(images).empty(len(images))
         gradient, hessian = np.empty_like(appearance), np.empty_like(appearance)
-        _derivatives(_flat(appearance), _flat(images), values, _flat(gradient), _flat(hessian))
+        kernels_for(images, __name__).differentiate(
+            _flat(appearance), _flat(images), values, _flat(gradient), _flat(hessian)
+        )
         return Derivatives(values, gradient, hessian)
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
-        certain = np.clip(appearance, -_MOST_CERTAIN, _MOST_CERTAIN)
-        return np.asarray(1 / (1 + np.exp(-certain)))
+        certain = np.clip(appearance, -MOST_CERTAIN, MOST_CERTAIN)
+        expected: Array = 1 / (1 + np.exp(-certain))
+        return expected
 
     def mean_derivatives(  # noqa: D102
         self, mean: Array, count: Array, total: Array, precision: Array
@@ -58,7 +62,7 @@ def _flat(images: Array) -> Array:
 @per_voxel
 def _logistic(a: float) -> tuple[float, float, float]:
     """Return s(a), s(a) (1 - s(a)) and -ln s(-a), from one exponential of -|a|."""
-    most, zero, one = np.float32(_MOST_CERTAIN), np.float32(0), np.float32(1)
+    most, zero, one = np.float32(MOST_CERTAIN), np.float32(0), np.float32(1)
     certain = min(max(np.float32(a), -most), most)
     t = exp_of_nonpositive(-abs(certain))
     r = one / (one + t)
@@ -67,8 +71,9 @@ def _logistic(a: float) -> tuple[float, float, float]:
 
 
 @kernel
-def _log_likelihood(appearance: KernelArray, images: KernelArray, values: KernelArray) -> None:
-    most, zero = np.float32(_MOST_CERTAIN), np.float32(0)
+def evaluate(appearance: KernelArray, images: KernelArray, values: KernelArray) -> None:
+    """Fill in ln p(f | a') per image."""
+    most, zero = np.float32(MOST_CERTAIN), np.float32(0)
     for n in range(images.shape[0]):
         a, f = appearance[n], images[n]
         total = 0.0
@@ -80,14 +85,15 @@ def _log_likelihood(appearance: KernelArray, images: KernelArray, values: Kernel
 
 
 @kernel
-def _derivatives(
+def differentiate(
     appearance: KernelArray,
     images: KernelArray,
     values: KernelArray,
     gradient: KernelArray,
     hessian: KernelArray,
 ) -> None:
-    most, zero, loading = np.float32(_MOST_CERTAIN), np.float32(0), np.float32(_LOADING)
+    """Fill in ln p(f | a') per image, and the gradient and Hessian of -ln p(f | a')."""
+    most, zero, loading = np.float32(MOST_CERTAIN), np.float32(0), np.float32(LOADING)
     for n in range(images.shape[0]):
         a, f, g, h = appearance[n], images[n], gradient[n], hessian[n]
         total = 0.0

@@ -10,10 +10,11 @@ import numpy as np
 
 from anamorph.kernels.compile import Array as KernelArray
 from anamorph.kernels.compile import kernel, per_voxel
+from anamorph.kernels.device import array_namespace, kernels_for
 from anamorph.kernels.elementary import exp_of_nonpositive
 from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood
 
-_LOADING = 1e-4  # times C^2, on the diagonal
+LOADING = 1e-4  # times C^2, on the diagonal
 _START_LOADING = 1e-3
 
 
@@ -28,21 +29,24 @@ class Categorical(Likelihood):
     def log_likelihood(  # noqa: D102
         self, appearance: Array, images: Array, precision: Array
     ) -> Float64Array:
-        values = np.empty(len(images))
-        _log_likelihood(_flat(appearance), _flat(images), values)
+        values: Float64Array = array_namespace(images).empty(len(images))
+        kernels_for(images, __name__).evaluate(_flat(appearance), _flat(images), values)
         return values
 
     def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
         n_images, n_channels, *space = images.shape
-        values = np.empty(n_images)
-        gradient = np.empty_like(appearance)
-        hessian = np.empty((n_images, self.n_hessian(n_channels), *space), appearance.dtype)
-        _derivatives(_flat(appearance), _flat(images), values, _flat(gradient), _flat(hessian))
+        xp = array_namespace(images)
+        values, gradient = xp.empty(n_images), xp.empty_like(appearance)
+        hessian = xp.empty((n_images, self.n_hessian(n_channels), *space), appearance.dtype)
+        kernels_for(images, __name__).differentiate(
+            _flat(appearance), _flat(images), values, _flat(gradient), _flat(hessian)
+        )
         return Derivatives(values, gradient, hessian)
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         odds = np.exp(appearance - appearance.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        expected: Array = odds / odds.sum(axis=1, keepdims=True)
+        return expected
 
     def mean_derivatives(  # noqa: D102
         self, mean: Array, count: Array, total: Array, precision: Array
@@ -58,7 +62,8 @@ class Categorical(Likelihood):
 
         Adding a constant to all classes changes no probability.
         """
-        return np.asarray(appearance - appearance.mean(axis=1, keepdims=True))
+        reduced: Array = appearance - appearance.mean(axis=1, keepdims=True)
+        return reduced
 
 
 def _flat(images: Array) -> Array:
@@ -103,7 +108,8 @@ _PIECE = 512  # voxels at a time: their classes stay in the first-level cache
 
 
 @kernel
-def _log_likelihood(appearance: KernelArray, images: KernelArray, values: KernelArray) -> None:
+def evaluate(appearance: KernelArray, images: KernelArray, values: KernelArray) -> None:
+    """Fill in ln p(f | a') per image."""
     n_images, n_channels, n_voxels = images.shape
     odds = np.empty((n_channels + 2, _PIECE), appearance.dtype)
     for n in range(n_images):
@@ -116,17 +122,18 @@ def _log_likelihood(appearance: KernelArray, images: KernelArray, values: Kernel
 
 
 @kernel
-def _derivatives(
+def differentiate(
     appearance: KernelArray,
     images: KernelArray,
     values: KernelArray,
     gradient: KernelArray,
     hessian: KernelArray,
 ) -> None:
+    """Fill in ln p(f | a') per image, and the gradient and Hessian of -ln p(f | a')."""
     n_images, n_channels, n_voxels = images.shape
     odds = np.empty((n_channels + 2, _PIECE), appearance.dtype)
     zero, one = appearance.dtype.type(0), appearance.dtype.type(1)
-    loading = appearance.dtype.type(_LOADING * n_channels**2)
+    loading = appearance.dtype.type(LOADING * n_channels**2)
     for n in range(n_images):
         values[n] = 0
         for first in range(0, n_voxels, _PIECE):

@@ -9,6 +9,7 @@ import numpy as np
 
 from anamorph.kernels.compile import Array as KernelArray
 from anamorph.kernels.compile import kernel
+from anamorph.kernels.device import array_namespace, beside, kernels_for
 from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood
 
 
@@ -25,19 +26,16 @@ class Gaussian(Likelihood):
         self, appearance: Array, images: Array, precision: Array
     ) -> Float64Array:
         squares, observed = self.residual_sums(appearance, images)
-        return np.asarray(_log_density(squares, observed, precision).sum(axis=1))
+        return _log_density(squares, observed, precision)
 
     def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
         gradient, hessian = np.empty_like(appearance), np.empty_like(appearance)
-        squares, observed = np.empty((2, *images.shape[:2]))
-        weights = np.asarray(precision, appearance.dtype)
-        _derivatives(
-            _flat(appearance), _flat(images), weights, _flat(gradient), _flat(hessian),
-            squares, observed,
+        squares, observed = array_namespace(images).empty((2, *images.shape[:2]))
+        kernels_for(images, __name__).differentiate(
+            _flat(appearance), _flat(images), beside(images, precision, appearance.dtype),
+            _flat(gradient), _flat(hessian), squares, observed,
         )  # fmt: skip
-        return Derivatives(
-            _log_density(squares, observed, precision).sum(axis=1), gradient, hessian
-        )
+        return Derivatives(_log_density(squares, observed, precision), gradient, hessian)
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         return appearance
@@ -45,19 +43,23 @@ class Gaussian(Likelihood):
     def mean_derivatives(  # noqa: D102
         self, mean: Array, count: Array, total: Array, precision: Array
     ) -> tuple[Array, Array]:
-        weights = np.asarray(precision).reshape(-1, *(1,) * (mean.ndim - 1))
+        weights = beside(mean, precision).reshape(-1, *(1,) * (mean.ndim - 1))
         return weights * (count * mean - total), weights * count
 
     def residual_sums(self, appearance: Array, images: Array) -> tuple[Float64Array, Float64Array]:
         """Return the sum of squared residuals and the number of observed voxels, each (N, C)."""
-        squares, observed = np.empty((2, *images.shape[:2]))
-        _residual_sums(_flat(appearance), _flat(images), squares, observed)
+        squares, observed = array_namespace(images).empty((2, *images.shape[:2]))
+        kernels_for(images, __name__).residual_sums(
+            _flat(appearance), _flat(images), squares, observed
+        )
         return squares, observed
 
 
 def _log_density(squares: Float64Array, observed: Float64Array, precision: Array) -> Float64Array:
-    log_scale = np.log(np.asarray(precision, np.float64) / (2 * np.pi))
-    return np.asarray((observed * log_scale - squares * precision) / 2)
+    weight = beside(squares, precision, np.float64)
+    density: Float64Array = observed * np.log(weight / (2 * np.pi)) - squares * weight
+    values: Float64Array = density.sum(axis=1) / 2
+    return values
 
 
 def _flat(images: Array) -> Array:
@@ -65,9 +67,10 @@ def _flat(images: Array) -> Array:
 
 
 @kernel
-def _residual_sums(
+def residual_sums(
     appearance: KernelArray, images: KernelArray, squares: KernelArray, observed: KernelArray
 ) -> None:
+    """Fill in the sum of squared residuals and the number of observed voxels, each (N, C)."""
     zero, one = appearance.dtype.type(0), np.int32(1)
     for n in range(images.shape[0]):
         for c in range(images.shape[1]):
@@ -82,7 +85,7 @@ def _residual_sums(
 
 
 @kernel
-def _derivatives(
+def differentiate(
     appearance: KernelArray,
     images: KernelArray,
     precision: KernelArray,
@@ -91,7 +94,8 @@ def _derivatives(
     squares: KernelArray,
     observed: KernelArray,
 ) -> None:
-    _residual_sums(appearance, images, squares, observed)
+    """Fill in gradients and Hessians, and what `residual_sums` does."""
+    residual_sums(appearance, images, squares, observed)
     zero = appearance.dtype.type(0)
     for n in range(images.shape[0]):
         for c in range(images.shape[1]):

@@ -50,7 +50,7 @@ def conjugate_gradients(
     """
     layout = level.operator.layout
     scale = layout.norm(right_hand_side)
-    n_cycles = np.zeros(layout.lanes, np.int64)
+    n_cycles = layout.per_lane(0, np.int64)
     relative = np.where(scale > 0, np.inf, 0.0)
     has_arrived = scale == 0
     while True:
@@ -59,7 +59,7 @@ def conjugate_gradients(
         previous, relative = relative, _ratio(layout.norm(residual), scale)
         # The first descent is due even to a small residual, as it tells the error in energy.
         is_active = np.isinf(previous) | ((relative > tolerance) & (relative < previous / 2))
-        cycles_left = max_cycles - n_cycles.max(initial=0)
+        cycles_left = max_cycles - int(n_cycles.max())
         if cycles_left <= 0 or not is_active.any():
             rounding = _ratio(level.operator.rounding(x), scale)
             return relative, n_cycles, has_arrived & (relative <= np.maximum(tolerance, rounding))
@@ -78,15 +78,15 @@ class _Descent:
         self.level, self.layout, self.tolerance = level, level.operator.layout, tolerance
         self.x, self.residual, self.right_hand_side = x, residual, right_hand_side
         self.direction, self.product = np.zeros_like(x), np.zeros_like(x)
-        self.slope = np.zeros(self.layout.lanes)
-        self.gain = np.zeros(self.layout.lanes)
+        self.slope: PerLane = self.layout.per_lane(0)
+        self.gain: PerLane = self.layout.per_lane(0)
 
     def run(
         self, is_active: NDArray[np.bool_], max_cycles: int
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Descend until every lane has arrived; return their cycles, and which have not."""
-        n_cycles = np.zeros(self.layout.lanes, np.int64)
-        ratio = np.full(self.layout.lanes, _FIRST_RATIO)
+        n_cycles = self.layout.per_lane(0, np.int64)
+        ratio = self.layout.per_lane(_FIRST_RATIO)
         while is_active.any() and n_cycles.max() < max_cycles:
             previous_gain, previous_ratio = self.gain, ratio
             self._step(is_active)
@@ -123,4 +123,5 @@ class _Descent:
 
 def _ratio(a: PerLane, b: PerLane, otherwise: float = 0.0) -> PerLane:
     """Return a / b, and `otherwise` where b is 0."""
-    return np.divide(a, b, out=np.full_like(a, otherwise), where=b != 0)
+    is_zero = b == 0
+    return np.where(is_zero, otherwise, a / np.where(is_zero, 1.0, b))

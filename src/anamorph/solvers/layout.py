@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from anamorph.kernels import smoothing
 from anamorph.kernels.blocks import BlockLayout
+from anamorph.kernels.device import kernels_for
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
 Field = NDArray[np.floating]
@@ -35,6 +37,29 @@ class Layout(BlockLayout):
     """
 
     dtype: np.dtype[Any]
+    is_on_device: bool = False
+
+    @property
+    def _xp(self) -> Any:
+        return import_module("cupy" if self.is_on_device else "numpy")
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """Return values as an array where fields are."""
+        return self._xp.asarray(values, dtype)
+
+    def empty(self, n_components: int, dtype: np.dtype[np.floating]) -> Field:
+        """Return a field with nothing in it yet."""
+        field: Field = self._xp.empty((n_components, *self.padded, self.lanes), dtype)
+        return field
+
+    def per_lane(self, value: float, dtype: Any = np.float64) -> Any:
+        """Return one number per lane, all the same."""
+        return self._xp.full(self.lanes, value, dtype)
+
+    def fill_halo(self, block: Field) -> None:
+        """Copy the voxels at both ends of each axis into the halo at its other end."""
+        kernels = kernels_for(block, "anamorph.kernels.blocks")
+        kernels.fill_halo_of(block.reshape(-1), block.shape)
 
     @cached_property
     def _row_length(self) -> int:
@@ -48,23 +73,31 @@ class Layout(BlockLayout):
 
     def zeros(self, n_components: int) -> Field:
         """Return a field of zeros."""
-        return np.zeros((n_components, *self.padded, self.lanes), self.dtype)
+        field: Field = self._xp.zeros((n_components, *self.padded, self.lanes), self.dtype)
+        return field
 
     def over_voxels(self, kernel: Callable[..., None], *arguments: Any) -> None:
         """Run ``kernel(*arguments, start, stop)`` over all voxels, seen as one flat stretch."""
         first, last = self.run
+        if self.is_on_device:
+            kernel(*arguments, first, last)
+            return
         _in_slabs(lambda a, b: kernel(*arguments, first + a, first + b), last - first, 1)
 
     def add_scaled(self, out: Field, factor: PerLane, x: Field) -> None:
         """Set ``out += factor * x``, with one factor per lane."""
-        self._over_rows(smoothing.add_scaled, out, factor, x)
+        self._over_rows("add_scaled", out, factor, x)
 
     def scale_and_add(self, out: Field, factor: PerLane, x: Field) -> None:
         """Set ``out = factor * out + x``, with one factor per lane."""
-        self._over_rows(smoothing.scale_and_add, out, factor, x)
+        self._over_rows("scale_and_add", out, factor, x)
 
     def dot(self, a: Field, b: Field) -> PerLane:
         """Return the scalar product of two fields in every lane, summed in float64."""
+        if self.is_on_device:
+            kernels = kernels_for(a, smoothing.__name__)
+            on_device: PerLane = kernels.dot_per_lane(flat(a), flat(b), self.padded, self.lanes)
+            return on_device
         rows, length = self._interior_rows, self.space[-1] * self.lanes
         by_rows = (a.shape[0], -1, self._row_length)
         a, b = a.reshape(by_rows), b.reshape(by_rows)
@@ -82,11 +115,13 @@ class Layout(BlockLayout):
         """Return the Euclidean norm of a field in every lane."""
         return np.sqrt(self.dot(field, field))
 
-    def _over_rows(
-        self, kernel: Callable[..., None], out: Field, factor: PerLane, x: Field
-    ) -> None:
+    def _over_rows(self, name: str, out: Field, factor: PerLane, x: Field) -> None:
+        kernel = getattr(kernels_for(out, smoothing.__name__), name)
         row = np.tile(factor.astype(self.dtype), self.padded[-1])
         out, x = out.reshape(-1, row.size), x.reshape(-1, row.size)
+        if self.is_on_device:
+            kernel(out, row, x, 0, out.shape[0])
+            return
         _in_slabs(lambda a, b: kernel(out, row, x, a, b), out.shape[0], row.size)
 
 

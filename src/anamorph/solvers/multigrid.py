@@ -11,12 +11,13 @@ before and after, so that a cycle is a symmetric operator.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from anamorph.kernels.smoothing import relax
-from anamorph.solvers.layout import Field, Layout, flat
+from anamorph.kernels.device import kernels_for
+from anamorph.solvers.layout import Field, flat
 from anamorph.solvers.operators import Operator
 from anamorph.solvers.regulariser import rough_spectrum
 from anamorph.solvers.transfer import prolong, restrict
@@ -51,7 +52,7 @@ class CoarsestLevel:
             size = matrices.shape[1]
             ridge = _RELATIVE_RIDGE * np.trace(matrices, axis1=1, axis2=2) / size
             matrices += ridge[:, None, None] * np.eye(size)
-        self._inverse = np.linalg.inv(matrices)
+        self._inverse = self._layout.array(np.linalg.inv(matrices))
 
     def cycle(self, residual: Field) -> Field:
         """Return the exact correction for a residual."""
@@ -104,6 +105,7 @@ class SmoothedLevel:
             if k > 0:
                 self.operator.subtract(self._residual, self._step)
             fields = self._step, self._correction, self._residual, self._inverse_blocks
+            relax = kernels_for(self._step, "anamorph.kernels.smoothing").relax
             self._layout.over_voxels(relax, *map(flat, fields), self.operator.pairs, inertia, rate)
             self._layout.fill_halo(self._step)
 
@@ -114,7 +116,7 @@ Level = CoarsestLevel | SmoothedLevel
 def _coarsened(operator: Operator) -> Operator:
     """Return the operator on the next coarser grid: L rediscretised, H averaged."""
     shape, spacing = coarser_grid(operator.layout.space, operator.spacing)
-    layout = Layout(shape, operator.layout.lanes, operator.layout.dtype)
+    layout = replace(operator.layout, space=shape)
     hessian = restrict(operator.hessian, layout)
     return Operator(layout, spacing, operator.regulariser, hessian)
 

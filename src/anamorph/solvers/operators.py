@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS, packed_pairs
-from anamorph.kernels.smoothing import invert_blocks
-from anamorph.kernels.stencils import apply_operator, bend
+from anamorph.kernels.device import kernels_for, to_host
 from anamorph.solvers.layout import Field, Layout, PerLane, flat
 from anamorph.solvers.regulariser import Regulariser, dense_matrix, diagonal
 
@@ -33,7 +32,8 @@ class Operator:
         self.layout, self.spacing, self.regulariser = layout, spacing, regulariser
         self.hessian = hessian
         self._grid = regulariser, layout.space, spacing
-        self.pairs = np.array(packed_pairs(regulariser.n_components)[: hessian.shape[0]])
+        self.pairs = layout.array(packed_pairs(regulariser.n_components)[: hessian.shape[0]])
+        self._shifts = layout.array(layout.shifts)
         self._bent = layout.zeros(regulariser.n_components)
         self._set_coefficients()
 
@@ -46,11 +46,12 @@ class Operator:
             scale = np.asarray(regulariser.voxel_size) ** 2
             elastic = (w3 + w4) * np.outer(units, units)
         inverse_squares = np.asarray(self.spacing) ** -2.0
-        self._first = np.array([w1 + w3], dtype)
-        self._second = (w2 * inverse_squares).astype(dtype)
-        self._absolute = (w0 * scale).astype(dtype)
-        self._laplacian = np.outer(scale, inverse_squares).astype(dtype)
-        self._elastic = elastic.astype(dtype)
+        array = self.layout.array
+        self._first = array([w1 + w3], dtype)
+        self._second = array(w2 * inverse_squares, dtype)
+        self._absolute = array(w0 * scale, dtype)
+        self._laplacian = array(np.outer(scale, inverse_squares), dtype)
+        self._elastic = array(elastic, dtype)
 
     def apply(self, out: Field, x: Field) -> None:
         """Write (H + L) x; `x` must have its padding filled."""
@@ -61,19 +62,28 @@ class Operator:
         self._product(out, x, subtract=True)
 
     def _product(self, out: Field, x: Field, *, subtract: bool) -> None:
-        layout, shifts, bent, field = self.layout, self.layout.shifts, flat(self._bent), flat(x)
-        layout.over_voxels(bend, bent, field, shifts, self._first, self._second)
+        layout, shifts, bent, field = self.layout, self._shifts, flat(self._bent), flat(x)
+        kernels = kernels_for(x, "anamorph.kernels.stencils")
+        layout.over_voxels(kernels.bend, bent, field, shifts, self._first, self._second)
         layout.fill_halo(self._bent)
         hessian = flat(self.hessian), self.pairs
         coefficients = self._absolute, self._laplacian, self._elastic
         layout.over_voxels(
-            apply_operator, flat(out), field, bent, *hessian, shifts, *coefficients, subtract
+            kernels.apply_operator,
+            flat(out),
+            field,
+            bent,
+            *hessian,
+            shifts,
+            *coefficients,
+            subtract,
         )
 
     def inverse_blocks(self) -> Field:
         """Return the inverse of D, packed like H; D is H plus the diagonal of L, at every voxel."""
         inverse = np.empty_like(self.hessian)
-        invert_blocks(flat(inverse), flat(self.hessian), self.pairs, diagonal(*self._grid))
+        kernels = kernels_for(inverse, "anamorph.kernels.smoothing")
+        kernels.invert_blocks(flat(inverse), flat(self.hessian), self.pairs, diagonal(*self._grid))
         return inverse
 
     def rounding(self, x: Field) -> PerLane:
@@ -88,9 +98,9 @@ class Operator:
         """Return H + L as matrices in float64: (lanes, unknowns, unknowns)."""
         lanes, penalty = self.layout.lanes, dense_matrix(*self._grid)
         matrix = np.broadcast_to(penalty, (lanes, *penalty.shape)).copy()
-        hessian = self.layout.unload(self.hessian).reshape(lanes, len(self.pairs), -1)
+        hessian = to_host(self.layout.unload(self.hessian)).reshape(lanes, len(self.pairs), -1)
         voxel = np.arange(hessian.shape[2])
-        for packed, (i, j) in enumerate(self.pairs):
+        for packed, (i, j) in enumerate(to_host(self.pairs)):
             for row, column in {(i, j), (j, i)}:
                 matrix[:, row, voxel, column, voxel] += hessian[:, packed]
         unknowns = len(penalty) * len(voxel)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.geometry.grid import as_float, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import FIELD_WEIGHTS, VELOCITY_WEIGHTS
+from anamorph.kernels.device import beside, is_on_device, to_host
 from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.conjugate_gradients import conjugate_gradients
 from anamorph.solvers.layout import Field, Layout
@@ -25,6 +26,10 @@ from anamorph.solvers.regulariser import Regulariser
 from anamorph.solvers.systems import Systems, check_systems
 
 logger = logging.getLogger("anamorph")
+
+# Systems of fewer numbers are solved sooner by the processor than by a GPU, whose kernels would
+# take longer to be launched than to run.
+_SMALLEST_ON_DEVICE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -162,18 +167,22 @@ def _solve(
         raise ValueError(f"tolerance must be positive and finite, got {tolerance!r}")
     if not isinstance(max_cycles, int) or max_cycles < 1:
         raise ValueError(f"max_cycles must be an integer >= 1, got {max_cycles!r}")
+    if is_on_device(gradient) and gradient.size < _SMALLEST_ON_DEVICE:
+        hessian, start = to_host(hessian), to_host(start)
+        on_host = to_host(gradient)
+        solution = _solve(hessian, on_host, regulariser, weight, tolerance, start, max_cycles)
+        return replace(solution, x=beside(gradient, solution.x))
     systems = check_systems(hessian, gradient, regulariser, weight, start)
     n_systems = len(systems.gradient)
     x, residual = np.empty_like(systems.gradient), np.empty(n_systems)
     n_cycles, has_converged = np.empty(n_systems, np.int64), np.empty(n_systems, np.bool_)
 
     def solve(block: slice) -> None:
-        x[block], residual[block], n_cycles[block], has_converged[block] = _solve_block(
-            systems, block, regulariser, tolerance, max_cycles
-        )
+        x[block], *report = _solve_block(systems, block, regulariser, tolerance, max_cycles)
+        residual[block], n_cycles[block], has_converged[block] = map(to_host, report)
 
     blocks = systems.blocks()
-    if len(blocks) >= n_threads():
+    if len(blocks) >= n_threads() and not is_on_device(gradient):
         run_parallel(solve, blocks)
     else:  # threads then share the voxels of each block
         for block in blocks:
@@ -202,8 +211,8 @@ def _solve_block(
 ) -> tuple[Field, NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
     """Return the solutions of some systems, their residuals, cycles, and whether they converged."""
     gradient = systems.gradient[block]
-    layout = Layout(gradient.shape[2:], len(gradient), gradient.dtype)
-    inverse_weight = (1 / systems.weight[block]).astype(gradient.dtype)
+    layout = Layout(gradient.shape[2:], len(gradient), gradient.dtype, is_on_device(gradient))
+    inverse_weight = beside(gradient, 1 / systems.weight[block], gradient.dtype)
     inverse_weight = inverse_weight.reshape(-1, *(1 for _ in gradient.shape[1:]))
     hessian = layout.load(systems.hessian[block] * inverse_weight)
     right_hand_side = layout.load(gradient * inverse_weight)

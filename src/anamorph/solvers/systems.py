@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.geometry.grid import as_float
+from anamorph.kernels.device import free_bytes, is_on_device
 from anamorph.kernels.threads import n_threads, slabs
 from anamorph.solvers.layout import Field
 from anamorph.solvers.regulariser import Regulariser
@@ -18,6 +19,10 @@ _LARGEST_BLOCK = 1 << 17
 # ... and at least so many, as far as there are: below, calling the kernels costs more than running
 # them.
 _SMALLEST_BLOCK = 1 << 13
+# On a GPU as many as possible, within this share of its memory (as a divisor): launching kernels
+# takes the same time for one system as for many.
+_SHARE_OF_DEVICE = 4
+_BYTES_PER_VOXEL = 256
 # Negative entries below this, relative to the largest, are rounding errors of the caller.
 _ROUNDING = 1e-5
 
@@ -43,6 +48,9 @@ class Systems:
         """Return the systems to be solved side by side."""
         k = self.gradient.shape[0]
         n_voxels = k * prod(self.gradient.shape[2:])
+        if is_on_device(self.gradient):
+            most = free_bytes() // _SHARE_OF_DEVICE // _BYTES_PER_VOXEL
+            return [slice(*slab) for slab in slabs(k, -(-n_voxels // max(1, most)))]
         count = max(n_voxels // _LARGEST_BLOCK, min(n_threads(), n_voxels // _SMALLEST_BLOCK))
         return [slice(*slab) for slab in slabs(k, count)] if k else []
 

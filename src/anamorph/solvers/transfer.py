@@ -7,14 +7,17 @@ axis in turn, for any ratio of lengths; averaging is its transpose, divided by t
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.stencils import prolong_axis, restrict_axis
+from anamorph.kernels.device import kernels_for
 from anamorph.solvers.layout import Field, Layout
+
+_Neighbours = tuple[NDArray[np.int64], NDArray[np.int64], Field]
 
 
 def prolong(field: Field, fine: Layout) -> Field:
@@ -22,9 +25,10 @@ def prolong(field: Field, fine: Layout) -> Field:
     for axis in reversed(range(len(fine.space))):
         n_fine, n_coarse = fine.space[axis], field.shape[axis + 1] - 2
         if n_fine != n_coarse:
-            result = np.empty(_with_length(field, axis, n_fine), field.dtype)
-            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype)
-            prolong_axis(_along(result, axis), _along(field, axis), *neighbours)
+            result = np.empty_like(field, shape=_with_length(field, axis, n_fine))
+            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype, fine.is_on_device)
+            kernels = kernels_for(field, "anamorph.kernels.stencils")
+            kernels.prolong_axis(_along(result, axis), _along(field, axis), *neighbours)
             field = result
     fine.fill_halo(field)
     return field
@@ -35,9 +39,10 @@ def restrict(field: Field, coarse: Layout) -> Field:
     for axis in range(len(coarse.space)):
         n_fine, n_coarse = field.shape[axis + 1] - 2, coarse.space[axis]
         if n_fine != n_coarse:
-            result = np.empty(_with_length(field, axis, n_coarse), field.dtype)
-            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype)
-            restrict_axis(_along(result, axis), _along(field, axis), *neighbours)
+            result = np.empty_like(field, shape=_with_length(field, axis, n_coarse))
+            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype, coarse.is_on_device)
+            kernels = kernels_for(field, "anamorph.kernels.stencils")
+            kernels.restrict_axis(_along(result, axis), _along(field, axis), *neighbours)
             field = result
     coarse.fill_halo(field)
     return field
@@ -45,12 +50,15 @@ def restrict(field: Field, coarse: Layout) -> Field:
 
 @cache
 def _coarse_neighbours(
-    n_fine: int, n_coarse: int, dtype: np.dtype[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Field]:
+    n_fine: int, n_coarse: int, dtype: np.dtype[Any], is_on_device: bool
+) -> _Neighbours:
     """Return the coarse voxels left and right of each fine one, and where it lies between them."""
     position = (np.arange(n_fine) + 0.5) * n_coarse / n_fine - 0.5
     left = np.floor(position).astype(np.int64)
-    return left % n_coarse, (left + 1) % n_coarse, (position - left).astype(dtype)
+    neighbours = left % n_coarse, (left + 1) % n_coarse, (position - left).astype(dtype)
+    if is_on_device:
+        return cast(_Neighbours, tuple(map(import_module("cupy").asarray, neighbours)))
+    return neighbours
 
 
 def _with_length(field: Field, axis: int, length: int) -> tuple[int, ...]:

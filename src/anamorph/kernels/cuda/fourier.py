@@ -1,0 +1,52 @@
+"""Fourier transforms on a GPU, with plans that are made once and kept.
+
+Making a plan takes longer than many transforms. Numbers of images vary all the time, when some
+have arrived and others go on, so plans are made for few of them: fields are allocated with room
+for as many images as the next plan takes, and what is in the rest of the room does not matter.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import cupy
+import numpy as np
+from cupyx.scipy.fft import get_fft_plan
+
+_FINENESS = 2  # leading bits of a room after the first: it is at most a quarter too large
+_MOST_PLANS = 96
+
+
+def room_for(n_fields: int) -> int:
+    """Return the number of fields that the next larger plan takes."""
+    step = 1 << max(0, n_fields.bit_length() - 1 - _FINENESS)
+    return -(-n_fields // step) * step
+
+
+def empty_fields(n_fields: int, n_axes: int, space: tuple[int, ...]) -> Any:
+    """Return float32 fields (room, d, *space) with nothing in them."""
+    return cupy.empty((room_for(n_fields), n_axes, *space), np.float32)
+
+
+def transform(fields: Any) -> Any:
+    """Return the spectra (room, d, ..., n // 2 + 1) of fields (room, d, *space), unscaled."""
+    *leading, last = fields.shape
+    spectrum = cupy.empty((*leading, last // 2 + 1), np.complex64)
+    _plan(fields.shape, "R2C").fft(fields, spectrum, cupy.cuda.cufft.CUFFT_FORWARD)
+    return spectrum
+
+
+def transform_back(spectrum: Any, fields: Any) -> None:
+    """Fill fields with the unscaled inverse transform of spectra, which are lost."""
+    _plan(fields.shape, "C2R").fft(spectrum, fields, cupy.cuda.cufft.CUFFT_INVERSE)
+
+
+@lru_cache(maxsize=_MOST_PLANS)
+def _plan(shape: tuple[int, ...], kind: str) -> Any:
+    axes = tuple(range(2, len(shape)))
+    if kind == "R2C":
+        return get_fft_plan(cupy.empty(shape, np.float32), axes=axes, value_type=kind)
+    *leading, last = shape
+    spectrum = cupy.empty((*leading, last // 2 + 1), np.complex64)
+    return get_fft_plan(spectrum, shape=shape[2:], axes=axes, value_type=kind)

@@ -1,0 +1,155 @@
+"""How kernels get onto a GPU: compiled by Numba, kept on disk, launched through the driver.
+
+Numba's own launcher takes 150 us to look at three arrays, longer than most kernels run. So Numba
+only compiles, and the driver is handed the arguments in one packed piece. Arrays are contiguous;
+of their numbers and of scalars, the type is part of what is compiled: one version for each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import struct
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+from numba import cuda, types
+from numba.np.numpy_support import from_dtype
+
+from anamorph.kernels.compile import logger
+
+_THREADS_PER_BLOCK = 256
+# How the driver is told where the packed arguments are, and how many bytes.
+_BUFFER_POINTER, _BUFFER_SIZE = 1, 2
+_SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
+_ARRAYS = {char: "\t" + " " * n for n, char in enumerate("fdFDilq?", 1)}
+
+#: Marks a function that kernels call, for one thread.
+device_function = cuda.jit(device=True, inline="always")
+
+
+class DeviceKernel:
+    """What one thread of a GPU does, to be called with the number of threads first.
+
+    The threads are numbered by ``cuda.grid(1)``; the last block has some more than asked for.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+        self._compiled: dict[str, Any] = {}
+
+    def __call__(self, n_threads: int, *arguments: Any) -> None:
+        """Launch the kernel, and go on without waiting for it."""
+        if n_threads == 0:
+            return
+        values: list[Any] = []
+        layout = "".join([_flatten(argument, values) for argument in arguments])
+        compiled = self._compiled.get(layout)
+        if compiled is None:
+            compiled = self._compiled[layout] = self._compile(arguments)
+        _launch(compiled.kernel.ptr, -(-n_threads // _THREADS_PER_BLOCK), layout, values)
+
+    def _compile(self, arguments: tuple[Any, ...]) -> Any:
+        signature = types.void(*map(_numba_type, arguments))
+        capability = cupy.cuda.Device().compute_capability
+        name = f"{self.function.__module__}.{self.function.__name__}"
+        text = f"{name} {signature} {capability} {_source_digest()}"
+        path = _cache_folder() / f"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}.ptx"
+        if not path.exists():
+            _say_once()
+            version = int(capability[:-1]), int(capability[-1])
+            # No fast mathematics: it would take for granted that nothing is NaN.
+            code, _ = cuda.compile_ptx(self.function, signature, cc=version)
+            unfinished = path.with_suffix(f".{os.getpid()}")
+            unfinished.write_text(code)
+            unfinished.replace(path)
+        entry = re.search(r"\.entry\s+([\w$]+)\s*\(", path.read_text())
+        if entry is None:
+            raise RuntimeError(f"{path} holds no kernel: remove it")
+        return cupy.RawModule(path=str(path)).get_function(entry.group(1))
+
+
+def device_kernel(function: Callable[..., None]) -> DeviceKernel:
+    """Make a kernel of what one thread does."""
+    return DeviceKernel(function)
+
+
+def _flatten(argument: Any, values: list[Any]) -> str:
+    """Append what Numba's kernels are handed for an argument; return how `struct` packs it.
+
+    White space, which `struct` skips, tells arguments apart, and arrays of different numbers.
+    """
+    if isinstance(argument, cupy.ndarray):
+        if not argument.flags.c_contiguous:
+            raise ValueError(f"kernels take contiguous arrays, got strides {argument.strides}")
+        values += (0, 0, argument.size, argument.itemsize, argument.data.ptr)
+        values += argument.shape
+        values += argument.strides
+        return _ARRAYS[argument.dtype.char] + "q" * (5 + 2 * argument.ndim)
+    if isinstance(argument, tuple):
+        values += argument
+        return "\t\n" + "q" * len(argument)
+    values.append(argument)
+    return _SCALARS[type(argument)]
+
+
+def _launch(function: int, n_blocks: int, layout: str, values: list[Any]) -> None:
+    """Launch a kernel on the stream that CuPy works on."""
+    packed = struct.pack(layout, *values)
+    buffer = ctypes.create_string_buffer(packed, len(packed))
+    size = ctypes.c_size_t(len(packed))
+    extra = (ctypes.c_void_p * 5)(
+        *(_BUFFER_POINTER, ctypes.addressof(buffer)), *(_BUFFER_SIZE, ctypes.addressof(size)), 0
+    )
+    stream = cupy.cuda.get_current_stream().ptr
+    code = _driver().cuLaunchKernel(
+        *(function, n_blocks, 1, 1, _THREADS_PER_BLOCK, 1, 1, 0, stream, None), extra
+    )
+    if code:
+        raise RuntimeError(f"the GPU did not take a kernel: CUDA error {code}")
+
+
+@cache
+def _driver() -> Any:
+    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    pointer, number = ctypes.c_void_p, ctypes.c_uint
+    driver.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+    return driver
+
+
+def _numba_type(argument: Any) -> Any:
+    if isinstance(argument, cupy.ndarray):
+        return types.Array(from_dtype(argument.dtype), argument.ndim, "C")
+    if isinstance(argument, tuple):
+        return types.UniTuple(types.int64, len(argument))
+    return {int: types.int64, bool: types.boolean, np.float32: types.float32}[type(argument)]
+
+
+@cache
+def _source_digest() -> str:
+    """Return a text that changes when any source that kernels may be compiled from does."""
+    package = Path(__file__).parents[2]
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "anamorph" / "cuda"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@cache
+def _say_once() -> None:
+    logger.warning("Compiling kernels for the GPU: once per machine, then read from the cache.")

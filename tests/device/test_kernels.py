@@ -1,0 +1,111 @@
+"""What kernels of a GPU compute, beside what those of the processor do."""
+
+import numpy as np
+import pytest
+
+from anamorph.generator import Generator
+from anamorph.geometry import momentum, pull, push, shoot, velocity
+from anamorph.geometry.operators import field_momentum
+from anamorph.kernels.device import to_host
+from anamorph.likelihoods import LIKELIHOODS
+from anamorph.solvers import solve, solve_field, solve_velocity
+from tests import simulated
+from tests.conftest import relative_error
+
+PENALTY = (0.01, 0.1, 1.0, 0.2, 0.3)
+every_space = pytest.mark.parametrize("space", [(6, 7), (5, 4, 6), (1, 5), (2, 3, 4)])
+N_IMAGES = 9  # of which plans of Fourier transforms make ten
+
+
+def random_fields(space, n_components, seed=0, n_images=N_IMAGES):
+    shape = (n_images, n_components, *space)
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@every_space
+def test_warps(gpu, space):
+    images, displacement = random_fields(space, 3), 3 * random_fields(space, len(space), 1)
+    for warp in (pull, push):
+        result = warp(gpu.asarray(images), gpu.asarray(displacement))
+        assert relative_error(result.get(), warp(images, displacement)) < 1e-6
+
+
+def test_warps_of_what_is_not_finite_are_not_finite(real_gpu):
+    displacement = np.zeros((1, 2, 5, 4), np.float32)
+    displacement[0, 0, 2, 1], displacement[0, 1, 3, 3] = np.nan, np.inf
+    ones = real_gpu.ones((1, 1, 5, 4), np.float32)
+    pulled = pull(ones, real_gpu.asarray(displacement)).get()
+    assert np.isnan(pulled).sum() == 2
+
+
+@every_space
+def test_operators(gpu, space):
+    field = random_fields(space, len(space))
+    for operator in (momentum, velocity):
+        result = operator(gpu.asarray(field), PENALTY, (1.5, 0.7, 2.0)[: len(space)])
+        assert (
+            relative_error(result.get(), operator(field, PENALTY, (1.5, 0.7, 2.0)[: len(space)]))
+            < 1e-6
+        )
+    result = field_momentum(gpu.asarray(field), PENALTY[:3], (1.0,) * len(space))
+    assert (
+        relative_error(result.get(), field_momentum(field, PENALTY[:3], (1.0,) * len(space))) < 1e-6
+    )
+
+
+@every_space
+def test_shooting_with_short_and_long_steps(gpu, space):
+    v = velocity(random_fields(space, len(space)), PENALTY)
+    largest = np.abs(v).max(axis=tuple(range(1, v.ndim)), keepdims=True)
+    wanted = np.linspace(1, 12, N_IMAGES).reshape(largest.shape)  # up to four voxels per step
+    v = (v * wanted / largest).astype(np.float32)
+    expected = shoot(v, PENALTY, n_steps=3, return_velocity=True)
+    found = shoot(gpu.asarray(v), PENALTY, n_steps=3, return_velocity=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert relative_error(ours.get(), theirs) < 1e-5
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("space", [(7, 9), (5, 4, 6)])
+def test_solves(gpu, monkeypatch, space, is_packed):
+    monkeypatch.setattr(solve, "_SMALLEST_ON_DEVICE", 0)
+    d = len(space)
+    root = random_fields(space, d * d, n_images=2).reshape(2, d, d, *space)
+    full = np.einsum("nij...,nkj...->nik...", root, root)
+    pairs = [(i, i) for i in range(d)]
+    pairs += [(i, j) for i in range(d) for j in range(i + 1, d)] if is_packed else []
+    hessian = np.stack([full[:, i, j] for i, j in pairs], axis=1)
+    gradient = random_fields(space, d, 1, n_images=2)
+    for solver, penalty in ((solve_velocity, PENALTY), (solve_field, PENALTY[:3])):
+        expected = solver(hessian, gradient, penalty, (1.0,) * d, weight=(1.0, 3.0))
+        found = solver(
+            gpu.asarray(hessian), gpu.asarray(gradient), penalty, (1.0,) * d, weight=(1.0, 3.0)
+        )
+        assert found.converged
+        assert np.array_equal(found.n_cycles, expected.n_cycles)
+        assert relative_error(found.x.get(), expected.x) < 1e-5
+
+
+@pytest.mark.parametrize("layout", ["joint", "separate", "shape", "appearance"])
+@pytest.mark.parametrize("name", sorted(LIKELIHOODS))
+def test_derivatives(gpu, name, layout):
+    settings, parameters, latents, images = simulated.random_problem(
+        name, layout, n_images=3, space=(5, 6), decimation=0.7, n_steps=2
+    )
+    results = []
+    for place in (np.asarray, gpu.asarray):
+        generator = Generator(settings, parameters.beside(place([0.0])))
+        z, f = place(latents), place(images)
+        appearance, displacement = generator.appearance(z), generator.displacement(z)
+        derivatives = generator.derivatives(appearance, displacement, f)
+        found = [
+            generator.log_likelihood(appearance, displacement, f),
+            *(derivatives.log_likelihood, derivatives.gradient, derivatives.hessian),
+            *generator.latent_derivatives(appearance, derivatives),
+            generator.expected_images(z),
+        ]
+        if settings.layout.n_shape:
+            found += generator.shape_derivatives(appearance, derivatives)
+        results.append([to_host(item) for item in found])
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        assert relative_error(ours, theirs) < 1e-5
