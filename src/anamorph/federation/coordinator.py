@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -154,21 +153,22 @@ class FederatedSites:
             "keep_from": self.keep_from,
             "parameters": self._send_parameters(),
         }
-        for attempt in count():
-            if attempt:
-                self._renew_keys(attempt)
+        attempt, n_sites = 0, len(self.roster)
+        while True:
+            is_last = attempt + 1 == _MOST_ATTEMPTS
             try:
                 total = self._attempt(message | self._terms(question, row, attempt), row)
             except SumOverflowError:
-                if attempt + 1 == _MOST_ATTEMPTS:
+                if is_last:
                     raise
                 self._scales.widen(question, row.field_shapes)
-                continue
-            sums, n_sites = total.sums(), len(self.roster)
-            is_coarse = self._is_secure and self._scales.learn(question, total.largest, n_sites)
-            if not is_coarse or attempt + 1 >= _MOST_ATTEMPTS:
-                return sums
-        raise AssertionError  # count() does not end
+            else:
+                sums = total.sums()
+                is_coarse = self._is_secure and self._scales.learn(question, total.largest, n_sites)
+                if not is_coarse or is_last:
+                    return sums
+            attempt += 1
+            self._renew_keys(attempt)
 
     def _terms(self, question: str, row: Row, attempt: int) -> Message:
         """Return the keys and scales of an attempt at a question."""
