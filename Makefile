@@ -7,19 +7,20 @@ READY  := $(VENV)/.ready
 # Processes that share the tests.
 WORKERS := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help test lint docs bench demo paper clean
+.PHONY: help test test-gpu run-test-gpu lint docs bench bench-gpu run-bench-gpu demo paper clean
 
 help:
 	@echo "make demo    fit digits, and write a report and pictures to demo-output/"
 	@echo "make test    lint, types and tests"
 	@echo "make bench   speed as ratios to the floor"
 	@echo "make paper   the paper's experiments, for hours; data in the folder ANAMORPH_DATA"
+	@echo "make test-gpu, make bench-gpu   the same on a GPU, where there is one"
 	@echo "make docs    documentation, in site/; its examples are run"
 	@echo "make clean   remove the environment and caches"
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,cluster]'
 	@touch $@
 
 lint: $(READY)
@@ -36,6 +37,22 @@ test: $(READY) lint docs
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Needs a GPU and CUDA 13: without them one line says so, and that is all.
+CUDA_READY := $(VENV)/.cuda-ready
+$(CUDA_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]'
+	@touch $@
+
+test-gpu bench-gpu:
+	@if command -v nvidia-smi > /dev/null; then $(MAKE) --no-print-directory run-$@; \
+	else echo "$@ is skipped: no GPU (nvidia-smi) was found"; fi
+
+run-test-gpu: $(CUDA_READY)
+	$(BIN)/pytest -q tests/device
+
+run-bench-gpu: $(CUDA_READY)
+	$(BIN)/python -m benchmarks.gpu kernels digits volumes
 
 demo: $(READY)
 	$(BIN)/anamorph demo -o demo-output

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter
 from scipy.stats import rankdata
 from sklearn.decomposition import PCA
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for part, train in zip(parts, splits, strict=True):
             probabilities[~train] = part["probabilities"]
         numbers = measures(slices.is_patient, probabilities, splits, experiment.seed)
-        numbers["weights_of_folds"] = [part["weights"] for part in parts]
+        numbers["variances_of_folds"] = [part["variances"] for part in parts]
         experiment.publish(name, numbers, f"{name}/")
         experiment.say(f"{name}: area {numbers['area']:.3f}, accuracy {numbers['accuracy']:.3f}")
         curves[name] = probabilities
@@ -198,16 +198,26 @@ def predict(
     slices: Slices,
     train: NDArray[np.bool_],
 ) -> dict[str, NDArray[Any]]:
-    """Return what a fold says: probabilities of its test images, and the weights of features."""
+    """Return what a fold says of its test images, and what decides.
+
+    Returns
+    -------
+    dict
+        Probabilities that test images are of patients, and for each group of features the variance,
+        before labels are seen, that it gives to the latent function: its weight times its size.
+    """
     features = features_of(experiment, step, slices, train)
 
-    def compute() -> dict[str, NDArray[Any]]:
+    def compute() -> dict[str, ArrayLike]:
         values = features.values - features.values[train].mean(axis=0)
         classifier = GaussianProcessClassifier(features.groups)
         classifier.fit(values[train], slices.is_patient[train])
         return {
             "probabilities": classifier.predict_proba(values[~train])[:, 1],
-            "weights": classifier.weights_,
+            "variances": [
+                weight * np.square(values[train][:, columns]).sum(axis=1).mean()
+                for weight, columns in zip(classifier.weights_, features.groups, strict=True)
+            ],
         }
 
     return experiment.arrays(f"{step}/predictions", compute)

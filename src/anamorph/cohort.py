@@ -77,8 +77,8 @@ class Cohort:
         self.images = images
         self.settings = settings
         self.identities = identities
-        self._xp = _namespace_of(images)
-        self.latents: Float64Array = self._xp.zeros((len(images), settings.layout.n_latents))
+        self.namespace = _namespace_of(images)
+        self.latents: Float64Array = self.namespace.zeros((len(images), settings.layout.n_latents))
         self._budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
         self.latents_before_turn = self.latents
         self._start = start
@@ -126,8 +126,8 @@ class Cohort:
     def moments(self) -> Sums:
         """Sum up the images voxel by voxel."""
         settings = self.settings
-        count, total = self._xp.zeros((2, settings.n_channels, *settings.space))
-        squares = self._xp.zeros(settings.n_channels)
+        count, total = self.namespace.zeros((2, settings.n_channels, *settings.space))
+        squares = self.namespace.zeros(settings.n_channels)
         for batch in self._batches():
             images = self.images.read(batch).astype(np.float64)
             observed = ~np.isnan(images)
@@ -177,7 +177,7 @@ class Cohort:
         settings = self.settings
         return self._derivative_sums(
             "mean_derivatives",
-            self._xp.ones((len(self.latents), 1)),
+            self.namespace.ones((len(self.latents), 1)),
             (settings.n_channels, settings.n_hessian),
             lambda _, derivatives: (derivatives.gradient, derivatives.hessian),
         )
@@ -185,7 +185,7 @@ class Cohort:
     def propose_latents(self) -> Sums:
         """Find a Gauss-Newton step for the latents of every image, and keep it."""
         generator = self._current()
-        step, values = np.empty_like(self.latents), self._xp.empty(len(self.latents))
+        step, values = np.empty_like(self.latents), self.namespace.empty(len(self.latents))
 
         def propose_part(part: slice) -> tuple[Float64Array, Float64Array]:
             images, displacement = self.images.read(part), self._displacement(part)
@@ -212,7 +212,7 @@ class Cohort:
         proposal, generator = self._proposal, self._current()
         if proposal is None:
             raise RuntimeError("update_latents must follow propose_latents")
-        xp = self._xp
+        xp = self.namespace
         latents, values = xp.empty_like(self.latents), xp.empty(len(self.latents))
         improved = xp.empty(len(latents), bool)
         squares, observed = xp.zeros((2, len(latents), self.settings.n_channels))
@@ -275,10 +275,10 @@ class Cohort:
             self._new_sum(name, (n_columns, size, *space))
             for name, size in zip(("gradient", "hessian"), sizes, strict=True)
         )
-        values = self._xp.empty(len(self.latents))
+        values = self.namespace.empty(len(self.latents))
         for batch in self._batches():
             n_images = batch.stop - batch.start if n_columns else 0
-            fields = [self._xp.empty((n_images, size, *space), np.float32) for size in sizes]
+            fields = [self.namespace.empty((n_images, size, *space), np.float32) for size in sizes]
 
             def differentiate(part: slice) -> None:
                 images, displacement = self.images.read(part), self._displacement(part)
@@ -299,9 +299,9 @@ class Cohort:
         return self._answer(question, values.sum(), gradient.array(), hessian.array())
 
     def _new_sum(self, name: str, shape: tuple[int, ...]) -> _SumInMemory | SumOnDisk:
-        if self._scratch is not None and self._xp is np and is_large(math.prod(shape)):
+        if self._scratch is not None and self.namespace is np and is_large(math.prod(shape)):
             return SumOnDisk(self._scratch / f"{name}.float32", shape)
-        return _SumInMemory(self._xp, shape)
+        return _SumInMemory(self.namespace, shape)
 
     def _current(self) -> Generator:
         if self._generator is None:
@@ -342,7 +342,7 @@ class Cohort:
         )  # fmt: skip
         image_bytes = 4 * math.prod(s.space) * numbers_per_voxel
         budget, most = self._budget // 2, _MOST_IMAGES_PER_BATCH
-        if self._xp is not np:
+        if self.namespace is not np:
             budget, most = min(budget, _BATCH_BYTES_ON_DEVICE), _MOST_IMAGES_ON_DEVICE
         most = min(max(1, budget // image_bytes), most)
         for start, stop in slabs(len(self.images), -(-len(self.images) // most)):
@@ -350,7 +350,7 @@ class Cohort:
 
     def _parts(self, batch: slice) -> list[slice]:
         """Split a batch into parts for threads to share; a GPU takes it whole."""
-        if self._xp is not np:
+        if self.namespace is not np:
             return [batch]
         size = batch.stop - batch.start
         bounds = slabs(size, max(n_threads(), -(-size // _MOST_IMAGES_PER_PART)))

@@ -32,12 +32,15 @@ from anamorph.likelihoods import LIKELIHOODS
 from anamorph.parameters import Parameters
 from anamorph.progress import Progress
 from anamorph.settings import Settings
-from anamorph.sites import LocalSites
+from anamorph.sites import LocalSites, OwnSites
 
 logger = logging.getLogger("anamorph")
 
 Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
+
+#: Opens the sites that hold images, given settings and starting latents.
+OpenSites = Callable[[ImageCollection, Settings, Float64Array | None], OwnSites]
 
 PARTS = ("both", "shape", "appearance")
 
@@ -205,6 +208,29 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         callback : callable, optional
             Called with the `Progress` after every iteration.
         """
+        return self.fit_at(
+            self._local_sites, X, start=start, checkpoint=checkpoint, callback=callback
+        )
+
+    def fit_at(
+        self,
+        open_sites: OpenSites,
+        X: Images,  # noqa: N803
+        *,
+        start: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callable[[Progress], object] | None = None,
+    ) -> ShapeAppearanceModel:
+        """Do what `fit` does, with images that other processes hold (see `anamorph.cluster`).
+
+        Parameters
+        ----------
+        open_sites : callable
+            From opened images, settings and starting latents (N, K) or None to the sites that
+            hold the images, which look at every image first.
+        X, start, checkpoint, callback
+            As in `fit`.
+        """
         check_choice("likelihood", self.likelihood, tuple(LIKELIHOODS))
         check_choice("device", self.device, DEVICES)
         images = open_images(X, self.likelihood, self.channel_axis)
@@ -212,50 +238,47 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             self.get_params(deep=False), images.format, len(images), images.voxel_size
         )
         seed = checked_seed(self.random_state)
-        images.check(for_fit=True)
-        start = checked_start(start, len(images), settings.layout.n_latents)
-        cohort = self._cohort(images, settings, start)
+        starting = checked_start(start, len(images), settings.layout.n_latents)
         with use_threads(self.n_threads), one_blas_thread:
-            state = self._run(cohort, settings, seed, checkpoint, callback)
+            sites = open_sites(images, settings, starting)
+            state = self._run(sites, settings, seed, checkpoint, callback)
         origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
         parameters = state.parameters.beside(np)
         self._set_fitted(images.format, settings, parameters, list(state.objective), origin)
-        self.latents_ = to_host(cohort.latents)
+        self.latents_ = sites.latents
         return self
 
-    def _cohort(
+    def _local_sites(
         self, images: ImageCollection, settings: Settings, start: Float64Array | None
-    ) -> Cohort:
+    ) -> LocalSites:
         """Return the images with room to work on them, in memory or on the GPU."""
+        images.check(for_fit=True)
         n_voxels = len(images) * math.prod(settings.space)
         if chosen_device(self.device, n_voxels) == "cpu":
-            return Cohort(images, settings, images.identities, self.memory_budget, start)
+            cohort = Cohort(images, settings, images.identities, self.memory_budget, start)
+            return LocalSites([cohort])
         plan = plan_memory(settings, len(images), self.memory_budget)
-        return Cohort(
-            ImagesOnDevice(images, plan.are_images_resident),
-            settings,
-            images.identities,
-            plan.working_bytes,
-            start,
-        )
+        on_device = ImagesOnDevice(images, plan.are_images_resident)
+        cohort = Cohort(on_device, settings, images.identities, plan.working_bytes, start)
+        return LocalSites([cohort])
 
     def _run(
         self,
-        cohort: Cohort,
+        sites: OwnSites,
         settings: Settings,
         seed: int,
         checkpoint: str | os.PathLike[str] | None,
         callback: Callable[[Progress], object] | None,
     ) -> State:
         """Iterate until `n_iter` or `tol` is reached, from the start or from a checkpoint."""
-        fit = Fit(LocalSites([cohort]), settings)
+        fit = Fit(sites, settings)
         fingerprint = ""
         if checkpoint is not None:
-            fingerprint = fit_fingerprint(settings, seed, cohort.digest())
+            fingerprint = fit_fingerprint(settings, seed, sites.digest())
         if checkpoint is not None and os.path.exists(checkpoint):
             state, latents = read_checkpoint(checkpoint, fingerprint)
-            state = state.beside(cohort.latents)
-            cohort.restore(latents)
+            state = state.beside(sites.namespace)
+            sites.restore(latents)
             n_done = len(state.objective)
             logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
             if n_done > self.n_iter:
@@ -265,15 +288,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     *(checkpoint, n_done, self.n_iter, n_done),
                 )
         else:
-            state = fit.start(cohort.moments(), seed)
+            state = fit.start(sites.ask("moments"), seed)
         if state.turn is not None and self._is_finished(state.objective):
-            cohort.restore(to_host(cohort.latents) @ state.turn.transform.T)
+            sites.restore(sites.latents @ state.turn.transform.T)
         iterations = fit.iterate(state)
         while not self._is_finished(state.objective):
             state = next(iterations)
             if checkpoint is not None:
-                latents = to_host(cohort.latents_before_turn)
-                write_checkpoint(checkpoint, fingerprint, state.beside(np), latents)
+                stored = state.beside(np)
+                write_checkpoint(checkpoint, fingerprint, stored, sites.latents_before_turn)
             progress = Progress(
                 len(state.objective),
                 self.n_iter,

@@ -40,6 +40,84 @@ def test_warps_are_those_of_the_reference(golden, grid):
     assert relative_error(count, file[f"{grid}_count"]) < 3e-7
 
 
+# Volumes with rows long enough that eight voxels are warped at once, where that is possible.
+long_rows = st.tuples(
+    st.tuples(st.sampled_from([1, 3, 4, 7]), st.integers(1, 7), st.integers(10, 45)),
+    st.integers(1, 3),
+    st.floats(-60, 60),
+    st.floats(0, 6),
+    st.sampled_from([0.0, 0.0, 0.02, 1.0]),
+    st.integers(0, 99),
+)
+
+
+def smooth_case(case, dtype=np.float64):
+    """Return an image and a displacement: a shift, waves as long as the rows, and some noise."""
+    space, n_channels, shift, amplitude, roughness, seed = case
+    rng = np.random.default_rng(seed)
+    image = rng.standard_normal((n_channels, *space))
+    phase = np.indices(space) * 2 * np.pi / np.reshape(space, (3, 1, 1, 1))
+    waves = np.stack([np.sin(phase.sum(axis=0) + start) for start in rng.uniform(0, 6, 3)])
+    displacement = shift + amplitude * waves + roughness * rng.standard_normal((3, *space))
+    return image.astype(dtype), displacement.astype(dtype)
+
+
+@given(long_rows)
+def test_smooth_warps_follow_the_formulas(case):
+    image, displacement = smooth_case(case)
+    assert np.allclose(pull(image, displacement), reference.pull(image, displacement), atol=1e-11)
+    assert np.allclose(push(image, displacement), reference.push(image, displacement), atol=1e-11)
+
+
+@given(long_rows)
+def test_smooth_float32_warps_are_as_exact_as_float32(case):
+    image, displacement = smooth_case(case, np.float32)
+    pulled, pushed = pull(image, displacement), push(image, displacement)
+    exact = displacement.astype(np.float64)
+    assert pulled.dtype == pushed.dtype == np.float32
+    assert relative_error(pulled, reference.pull(image, exact)) < 1e-6
+    assert relative_error(pushed, reference.push(image.astype(np.float64), exact)) < 1e-6
+
+
+@given(long_rows)
+def test_push_is_the_transpose_of_pull_for_smooth_warps(case):
+    image, displacement = smooth_case(case)
+    other = np.random.default_rng(7).standard_normal(image.shape)
+    one = np.vdot(pull(image, displacement), other)
+    two = np.vdot(image, push(other, displacement))
+    assert one == pytest.approx(two, rel=1e-9, abs=1e-9)
+    assert push(image, displacement).sum() == pytest.approx(image.sum(), rel=1e-9, abs=1e-9)
+
+
+@given(long_rows, st.integers(1, 3), st.integers(2, 5))
+def test_threads_do_not_matter_for_smooth_warps(case, n_images, n_threads):
+    image, displacement = smooth_case(case)
+    images = np.stack([image, -2 * image, 0.5 * image])[:n_images]
+    displacements = np.stack([displacement, 0.5 * displacement, -displacement])[:n_images]
+    for warp in (pull, push):
+        with use_threads(n_threads):
+            together = warp(images, displacements)
+        with use_threads(1):
+            apart = np.stack([warp(*pair) for pair in zip(images, displacements, strict=True)])
+        assert np.allclose(together, apart, atol=1e-11)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_in_its_cells(value):
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((2, 5, 6, 32))
+    displacement = np.zeros((3, 5, 6, 32))
+    displacement[:, :, :, ::2] = 0.75  # eight voxels are in two cells along each axis
+    hidden = image.copy()
+    hidden[1, 2, 3, 14] = value
+    for warp, formula in ((pull, reference.pull), (push, reference.push)):
+        with np.errstate(invalid="ignore"):  # infinity times 0, here and in the formulas
+            warped, expected = warp(hidden, displacement), formula(hidden, displacement)
+        outside = np.isfinite(expected)
+        assert 0 < (~outside).sum() <= 8
+        assert np.allclose(warped[outside], expected[outside])
+
+
 @given(cases)
 def test_warps_follow_the_formulas(case):
     image, displacement = random_case(case)
@@ -116,14 +194,15 @@ def test_leading_axes_broadcast():
     assert np.allclose(pulled[3, 1], pull(image, displacement[3, 1]))
 
 
+@pytest.mark.parametrize("space", [(6, 5), (4, 6, 24)])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e9])
-def test_what_cannot_be_located_harms_nothing_else(value):
-    image = np.ones((1, 6, 5), np.float32)
-    displacement = np.zeros((2, 6, 5), np.float32)
-    displacement[1, 2, 3] = value
+def test_what_cannot_be_located_harms_nothing_else(value, space):
+    image = np.ones((1, *space), np.float32)
+    displacement = np.zeros((len(space), *space), np.float32)
+    displacement[-1, ..., 2, 3] = value
     pulled = pull(image, displacement)
-    assert np.isnan(pulled[0, 2, 3]) != np.isfinite(value)
-    pulled[0, 2, 3] = 1
+    assert np.all(np.isnan(pulled[..., 2, 3]) != np.isfinite(value))
+    pulled[..., 2, 3] = 1
     assert np.array_equal(pulled, image)
 
 

@@ -9,6 +9,7 @@ import typer
 from anamorph import __version__
 from anamorph.cli import (
     arithmetic,
+    cluster,
     compare,
     demo,
     encode,
@@ -37,6 +38,7 @@ _TOGETHER = "Learn together"
 app.command(epilog=demo.EXAMPLES, rich_help_panel=_LEARN)(demo.demo)
 app.command(epilog=fit.EXAMPLES, rich_help_panel=_LEARN)(fit.fit)
 app.command(epilog=compare.EXAMPLES, rich_help_panel=_LEARN)(compare.compare)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=_LEARN)
 app.command(epilog=encode.EXAMPLES, rich_help_panel=_USE)(encode.encode)
 app.command(epilog=reconstruct.RECONSTRUCT_EXAMPLES, rich_help_panel=_USE)(reconstruct.reconstruct)
 app.command(epilog=reconstruct.IMPUTE_EXAMPLES, rich_help_panel=_USE)(reconstruct.impute)

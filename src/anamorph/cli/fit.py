@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,21 @@ import typer
 from anamorph.cli import options
 from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import INTERRUPTED, CommandError
+from anamorph.cli.flags import FLAGS
 from anamorph.cli.images import ImageArguments, ImageList
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import beside, check_checkpoint, reserve
 from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
+    from anamorph.io.files import FileImages
     from anamorph.model import ShapeAppearanceModel
+    from anamorph.progress import Progress
+
+# Options, by the names that they have here, and the arguments of the estimator that they set.
+_ARGUMENTS = {
+    flag.removeprefix("--").replace("-", "_"): argument for argument, flag in FLAGS.items()
+}
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph fit scans/ -o brains.safetensors --components 20
@@ -66,26 +75,60 @@ def fit(
     a few numbers (latents) for every image. Ctrl-C stops it, and the same
     command goes on where it stopped.
     """
-    flags = {
-        "n_components": components,
-        "likelihood": chosen_likelihood(likelihood, labels, tissues),
-        "latents": latents,
-        "shape_penalty": shape_penalty,
-        "appearance_penalty": appearance_penalty,
-        "mean_penalty": mean_penalty,
-        "balance": balance,
-        "prior_dof": prior_dof,
-        "n_iter": iterations,
-        "tol": tol,
-        "n_steps": steps,
-        "voxel_size": voxel_size,
-        "channel_axis": channel_axis,
-        "decimation": decimation,
-        "n_threads": threads,
-        "memory_budget": memory,
-        "random_state": seed,
-    }
-    with talking("fit", quiet, as_json) as messages:
+    fit_with(fit_here, "fit", **locals())
+
+
+#: Fits a model to opened images, given where the checkpoint is and what to call after iterations.
+FitModel = Callable[
+    ["ShapeAppearanceModel", "FileImages", Path, Callable[["Progress"], object]],
+    "ShapeAppearanceModel",
+]
+
+
+def fit_here(
+    model: ShapeAppearanceModel,
+    files: FileImages,
+    checkpoint: Path,
+    advance: Callable[[Progress], object],
+) -> ShapeAppearanceModel:
+    """Fit a model in this process."""
+    return model.fit(files, checkpoint=checkpoint, callback=advance)
+
+
+def fit_with(
+    fit_model: FitModel,
+    command: str,
+    *,
+    images: list[str],
+    output: Path,
+    preset: str | None,
+    config: Path | None,
+    labels: bool,
+    likelihood: str | None,
+    checkpoint: Path | None,
+    tissues: bool,
+    participants: Path | None,
+    resample: bool,
+    pad: int,
+    cache: Path | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **typed: Any,
+) -> None:
+    """Do what ``anamorph fit`` does, wherever the model is fitted.
+
+    Parameters
+    ----------
+    fit_model : callable
+    command : str
+        Its name, as in "cluster fit".
+    **typed
+        All other options of `fit`: settings of the model.
+    """
+    typed["likelihood"] = chosen_likelihood(likelihood, labels, tissues)
+    flags = {argument: typed[option] for option, argument in _ARGUMENTS.items()}
+    with talking(command, quiet, as_json) as messages:
         settings = merged_settings(preset, config, flags)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find_several()
@@ -94,11 +137,12 @@ def fit(
         reserve([output, table], inputs, force=force)
         checkpoint = checkpoint or beside(output, ".checkpoint")
         check_checkpoint(checkpoint, [output, table, *inputs])
-        model = _fit(settings, given, found, pad, checkpoint, messages)
+        model = _fit(fit_model, settings, given, found, pad, checkpoint, messages)
         _write(model, found, output, table, checkpoint, messages)
 
 
 def _fit(
+    fit_model: FitModel,
     settings: dict[str, Any],
     given: ImageArguments,
     found: ImageList,
@@ -113,16 +157,15 @@ def _fit(
     try:
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
-            files: Any = given.open_to_fit(model, found, pad)
+            files = given.open_to_fit(model, found, pad)
             check_settings(model, files)
-            files.check(for_fit=True)
             display.stage(
                 f"Reading {checkpoint}, to go on from it"
                 if checkpoint.exists()
                 else "Starting (where kernels are not compiled yet, this takes a minute)"
             )
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            return model.fit(files, checkpoint=checkpoint, callback=display.advance)
+            return fit_model(model, files, checkpoint, display.advance)
     except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
         _tell_how_to_go_on(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt

@@ -11,10 +11,15 @@ from numpy.typing import ArrayLike
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.device import array_namespace, is_on_device, kernels_for
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
+from anamorph.kernels.volumes import pull_volumes, push_volumes
 from anamorph.kernels.warps import coordinates_of_voxels, pull_voxels, push_voxels
 
 # Images are warped some at a time, few enough to stay in a processor's cache.
 _PART_BYTES = 2**20
+
+# By the number of axes.
+_PULL = {2: pull_voxels, 3: pull_volumes}
+_PUSH = {2: push_voxels, 3: push_volumes}
 
 
 def pull(image: ArrayLike, displacement: ArrayLike) -> Array:
@@ -62,7 +67,7 @@ def pull_batch(images: Array, warps: Array) -> Array:
     if is_on_device(images):
         _run_on_device("pull_voxels", images, warps, out)
     else:
-        _run(pull_voxels, images, warps, out)
+        _run(_PULL[warps.shape[1]], images, warps, out)
     return out
 
 
@@ -75,15 +80,16 @@ def push_batch(images: Array, warps: Array) -> Array:
         return out
     if n_images * n_channels < n_threads():
         return _push_slabs(images, warps)
+    kernel = _PUSH[warps.shape[1]]
     out = np.zeros_like(images)
     if n_images >= n_threads():
-        _run(push_voxels, images, warps, out)
+        _run(kernel, images, warps, out)
     else:
         pieces = [
             (slice(n, n + 1), slice(c, c + 1)) for n in range(n_images) for c in range(n_channels)
         ]
         run_parallel(
-            lambda piece: _warp(push_voxels, images[piece], warps[piece[0]], out[piece]), pieces
+            lambda piece: _warp(kernel, images[piece], warps[piece[0]], out[piece]), pieces
         )
     return out
 
@@ -94,7 +100,7 @@ def _push_slabs(images: Array, warps: Array) -> Array:
     def push_slab(slab: tuple[int, int]) -> Array:
         # Each slab has images of its own, since slabs push onto each other's voxels.
         own = np.zeros_like(images)
-        _warp(push_voxels, images, warps, own, slab)
+        _warp(_PUSH[warps.shape[1]], images, warps, own, slab)
         return own
 
     # No more of them than axes, so that they take no more memory than the displacements.
@@ -114,7 +120,7 @@ def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:
 
 
 def _run(kernel: Callable[..., None], images: Array, warps: Array, out: Array) -> None:
-    """Run a kernel of `kernels.warps`: threads share the images, or the voxels if these are few."""
+    """Run a kernel of `kernels`: threads share the images, or the voxels if these are few."""
     if len(images) >= n_threads():
         parts = [slice(*bounds) for bounds in _parts(images)]
         run_parallel(lambda part: _warp(kernel, images[part], warps[part], out[part]), parts)
@@ -132,7 +138,7 @@ def _warp(
     out: Array,
     slab: tuple[int, int] | None = None,
 ) -> None:
-    """Run a kernel of `kernels.warps` for some images, and perhaps for some of their voxels."""
+    """Run a kernel of `kernels` for some images, and perhaps for some of their voxels."""
     space = images.shape[2:]
     coordinates = coordinates_of_voxels(space, images.dtype)
     flat = [fields.reshape(*fields.shape[:2], -1) for fields in (images, warps, out)]

@@ -102,7 +102,7 @@ class FileImages:
         self._check_alike(resample, None if onto is None else "the model's grid")
         self.pad = pad
         self.grid = self._inner.padded(pad)
-        self._cache = Cache(cache)
+        self._cache, self._given_cache = Cache(cache), cache
         self.format = self._format(n_classes)
 
     def __len__(self) -> int:
@@ -143,6 +143,23 @@ class FileImages:
         some._sources = [self._sources[n] for n in numbers]
         some.identities = [self.identities[n] for n in numbers]
         return some
+
+    def arguments(self, numbers: Sequence[int]) -> dict[str, Any]:
+        """Return the arguments that open some of the images elsewhere, just as they are here.
+
+        Another process, or another machine on which files have the same paths, reads the same
+        from ``FileImages(**arguments)``.
+        """
+        return {
+            "files": [[os.path.abspath(file.path) for file in self._sources[n]] for n in numbers],
+            "likelihood": self._likelihood,
+            "channel_axis": self._channel_axis,
+            "n_classes": self.format.n_classes,
+            "resample": True,  # whether that is wanted was asked when they were opened here
+            "pad": self.pad,
+            "onto": self._inner,
+            "cache": None if self._given_cache is None else os.path.abspath(self._given_cache),
+        }
 
     def check(self, *, for_fit: bool) -> None:
         """Look at every image once, and raise an ImageError if one cannot be used."""

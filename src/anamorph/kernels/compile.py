@@ -35,6 +35,16 @@ def per_voxel(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+def per_segment(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile the arithmetic of a few voxels, with branches, to be inlined into kernels.
+
+    The machine code is inlined, where `per_voxel` inlines the source: arrays are then lent to the
+    function, and not counted as used once more for each call.
+    """
+    compiled: Callable[..., Any] = numba.njit(forceinline=True, **_OPTIONS)(function)
+    return compiled
+
+
 class _CompilationNotice(event.Listener):
     """Says once per process that kernels are being compiled, when the cache did not have them."""
 

@@ -1,0 +1,233 @@
+"""Some of the images, as a worker has them: what it needs to answer, and what it keeps.
+
+An answer follows from the question, the parameters and the latents of the step before, which are
+in the shared folder. A worker that answered the step before still has its cohort, with warps and
+proposed latents; any other makes the cohort again, and answers the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import get_worker
+
+import anamorph
+from anamorph.cluster.broadcast import received
+from anamorph.cluster.errors import ClusterError
+from anamorph.cluster.storage import LatentFolder, PartitionLatents
+from anamorph.cohort import Cohort
+from anamorph.io.errors import ImageError
+from anamorph.io.files import FileImages
+from anamorph.kernels.threads import one_blas_thread, use_threads
+from anamorph.parameters import Parameters
+from anamorph.settings import Settings
+from anamorph.sums import Sums
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What a worker needs to know of a part of the images.
+
+    Attributes
+    ----------
+    number : int
+    files : dict
+        Arguments of `FileImages`.
+    identities : tuple of str
+    settings : Settings
+    folder : LatentFolder
+    memory_budget : int or None
+    n_threads : int
+        Of each task.
+    has_start : bool
+        Whether the latents before the first step are those to start from.
+    version : str
+        Of anamorph, where the fit runs.
+    """
+
+    number: int
+    files: dict[str, Any]
+    identities: tuple[str, ...]
+    settings: Settings
+    folder: LatentFolder
+    memory_budget: int | None
+    n_threads: int
+    has_start: bool
+    version: str = anamorph.__version__
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and the number of the step that it is.
+
+    Attributes
+    ----------
+    step : int
+    question : str
+        One of `sums.FIELDS`.
+    arguments : dict
+    """
+
+    step: int
+    question: str
+    arguments: dict[str, Any]
+
+
+@dataclass
+class _Kept:
+    """What a worker keeps of a partition: its images and, after a step, its cohort."""
+
+    images: FileImages
+    step: int
+    cohort: Cohort | None = None
+    before_turn: Any = None
+
+
+_kept: dict[tuple[str, int], _Kept] = {}
+_keeping = threading.Lock()
+
+
+# ---- tasks
+
+
+def inspect(partition: Partition) -> list[bytes]:
+    """Look at every image of a partition; return a digest of each.
+
+    Raises
+    ------
+    ImageError
+        If the worker cannot read one, or no model can be fitted to it.
+    ClusterError
+        If the worker has another version, or does not see the shared folder.
+    """
+    _check_worker(partition)
+    try:
+        images = FileImages(**partition.files)
+        images.check(for_fit=True)
+    except ImageError as error:
+        raise ImageError(f"on worker {_name()}: {error}") from None
+    _keep(partition, _Kept(images, step=0))
+    return [
+        hashlib.blake2b(images.read(slice(n, n + 1)).tobytes(), digest_size=16).digest()
+        for n in range(len(images))
+    ]
+
+
+def answer(
+    partition: Partition,
+    asked: Asked,
+    published: dict[str, Any] | None,
+    published_before: dict[str, Any] | None,
+) -> Sums:
+    """Answer a question about a partition, and write down the latents that it leaves.
+
+    Parameters
+    ----------
+    partition : Partition
+    asked : Asked
+    published : dict, optional
+        Parameters that the question is about, for `received`.
+    published_before : dict, optional
+        Those that warps were shot with, where they differ by an orthogonalisation.
+    """
+    _check_worker(partition)
+    with use_threads(partition.n_threads), one_blas_thread:
+        kept = _take(partition, asked, received(published), received(published_before))
+        cohort = kept.cohort
+        assert cohort is not None
+        sums: Sums = getattr(cohort, asked.question)(**asked.arguments)
+    if asked.question != "shape_derivatives":
+        kept.before_turn = cohort.latents
+    elif asked.arguments.get("transform") is not None:
+        kept.before_turn = cohort.latents_before_turn
+    left = PartitionLatents(cohort.latents, kept.before_turn)
+    partition.folder.write(partition.number, asked.step, left)
+    kept.step = asked.step
+    _keep(partition, kept)
+    return sums
+
+
+def forget(folder: LatentFolder) -> None:
+    """Drop what a worker keeps of a fit."""
+    with _keeping:
+        for key in [key for key in _kept if key[0] == folder.path]:
+            del _kept[key]
+
+
+# ---- cohorts
+
+
+def _take(
+    partition: Partition, asked: Asked, parameters: Parameters | None, before: Parameters | None
+) -> _Kept:
+    """Return what is kept, with a cohort as the step before left it: the same one, or a new one.
+
+    It is taken, so that nobody finds what a task that fails leaves half done.
+    """
+    with _keeping:
+        kept = _kept.pop((partition.folder.path, partition.number), None)
+    if kept is None:
+        kept = _Kept(FileImages(**partition.files), step=-1)
+    if kept.cohort is None or kept.step != asked.step - 1:
+        latents = partition.folder.read(partition.number, asked.step - 1)
+        kept.before_turn = latents.before_turn
+        kept.cohort = _rebuilt(partition, kept.images, latents, before)
+        is_new = True
+    else:
+        is_new = False
+    if parameters is not None:
+        kept.cohort.publish(parameters)
+    if is_new and asked.question == "update_latents":
+        kept.cohort.propose_latents()  # which the lost cohort had done in the step before
+    return kept
+
+
+def _rebuilt(
+    partition: Partition, images: FileImages, latents: PartitionLatents, before: Parameters | None
+) -> Cohort:
+    """Return a cohort with given latents and, where the next question needs them, their warps.
+
+    Warps are shot from what they were first shot from. From bases and latents that were turned
+    since they would be the same but for rounding, which iterations amplify.
+    """
+    cohort = Cohort(
+        images,
+        partition.settings,
+        partition.identities,
+        partition.memory_budget,
+        latents.latents if partition.has_start else None,
+    )
+    cohort.restore(latents.before_turn)
+    if before is not None:
+        cohort.publish(before)
+        cohort.keep_displacements()
+    cohort.latents = latents.latents
+    return cohort
+
+
+def _keep(partition: Partition, kept: _Kept) -> None:
+    with _keeping:
+        _kept[partition.folder.path, partition.number] = kept
+
+
+# ---- workers
+
+
+def _check_worker(partition: Partition) -> None:
+    if partition.version != anamorph.__version__:
+        raise ClusterError(
+            f"worker {_name()} has anamorph {anamorph.__version__}, and the fit was started with "
+            f"{partition.version}: install the same version on both"
+        )
+    if not partition.folder.exists():
+        raise ClusterError(
+            f"worker {_name()} does not see {partition.folder.path}, where latents are kept: give "
+            "a folder that all machines share (--scratch)"
+        )
+
+
+def _name() -> str:
+    return str(get_worker().address)

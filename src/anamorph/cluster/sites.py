@@ -1,0 +1,218 @@
+"""ClusterSites: images in partitions, each asked of a worker of a Dask cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from types import ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+from distributed import Client
+from numpy.typing import NDArray
+
+from anamorph.arguments import check_integer
+from anamorph.cluster.broadcast import Broadcast
+from anamorph.cluster.connection import check_versions
+from anamorph.cluster.crew import Crew, LostError
+from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
+from anamorph.cluster.storage import LatentFolder, PartitionLatents
+from anamorph.io.collection import ImageCollection
+from anamorph.io.errors import ImageError
+from anamorph.io.files import FileImages
+from anamorph.kernels.threads import slabs
+from anamorph.parameters import Parameters
+from anamorph.settings import Settings
+from anamorph.sums import FIELDS, Sums
+
+Float64Array = NDArray[np.float64]
+
+# Questions after which workers have warps that an orthogonalisation leaves as they are.
+_SHOOT_BEFORE_TURN = ("mean_derivatives", "keep_displacements")
+
+
+class ClusterSites:
+    """The images of a fit, in partitions on the workers of a cluster (an `OwnSites`).
+
+    Used in a ``with`` block, at the end of which the folder is removed, unless it holds something
+    else.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    images : FileImages
+        Opened here; workers open them again, under the same paths. No others will do.
+    settings : Settings
+    start : (N, K), optional
+        Latents to start from.
+    folder : path
+        Made if need be, and seen under the same path by all workers. Latents are kept in it.
+    n_partitions : int, optional
+        By default as many as the workers have threads.
+    memory_budget : int, optional
+        Bytes for the batches of each task.
+    n_threads : int, optional
+        Of each task; by default 1, since a worker does as many tasks at once as it has threads.
+    patience : float
+        Seconds to wait for a worker when there is none.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        images: ImageCollection,
+        settings: Settings,
+        start: Float64Array | None = None,
+        *,
+        folder: str | os.PathLike[str],
+        n_partitions: int | None = None,
+        memory_budget: int | None = None,
+        n_threads: int | None = None,
+        patience: float = 60.0,
+    ) -> None:
+        if not isinstance(images, FileImages):
+            raise ImageError(
+                "workers of a cluster read images from files, got images in memory: save them, "
+                "one .npy file each, and give the list of files"
+            )
+        if n_partitions is not None:
+            check_integer("n_partitions", n_partitions, 1)
+        self._crew, self._broadcast = Crew(client, patience), Broadcast(client)
+        self._start = start
+        n_threads_in_all = sum(self._crew.threads().values())
+        check_versions(client)
+        self._bounds = slabs(len(images), n_partitions or n_threads_in_all)
+        self._folder = LatentFolder.made_in(folder)
+        self._partitions = [
+            Partition(
+                number,
+                images.arguments(range(first, last)),
+                tuple(images.identities[first:last]),
+                settings,
+                self._folder,
+                memory_budget,
+                n_threads or 1,
+                has_start=start is not None,
+            )
+            for number, (first, last) in enumerate(self._bounds)
+        ]
+        self._step = -1
+        self._parameters: Parameters | None = None
+        self._shot_with: Parameters | None = None
+        try:
+            zeros = np.zeros((len(images), settings.layout.n_latents))
+            self.restore(zeros if start is None else start)
+            self._digest = self._inspect()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ClusterSites:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the folder of the fit, and have workers drop what they keep of it."""
+        self._crew.tell(forget, self._folder)
+        self._folder.remove()
+
+    # ---- questions
+
+    def publish(self, parameters: Parameters) -> None:
+        """Take note of the parameters that the next questions are about."""
+        self._parameters = parameters
+
+    def ask(self, question: str, **arguments: Any) -> Sums:
+        """Return the sum of all partitions' answers to a question of `sums.FIELDS`."""
+        if question not in FIELDS:
+            raise ValueError(f"question must be one of {', '.join(FIELDS)}, got {question!r}")
+        asked = Asked(self._step + 1, question, arguments)
+        sums = self._crew.insist(
+            lambda attempt: self._total(asked, attempt), self._broadcast.forget
+        )
+        self._step = asked.step
+        if question in _SHOOT_BEFORE_TURN:
+            self._shot_with = self._parameters
+        elif question != "shape_derivatives":
+            self._shot_with = None
+        return sums
+
+    # ---- latents
+
+    @property
+    def namespace(self) -> ModuleType:
+        """The module of the arrays in answers: they reach the client in its memory."""
+        return np
+
+    @property
+    def latents(self) -> Float64Array:
+        """Latents of all images, (N, K)."""
+        return np.concatenate([some.latents for some in self._stored()])
+
+    @property
+    def latents_before_turn(self) -> Float64Array:
+        """Latents of all images before the last orthogonalisation, (N, K)."""
+        return np.concatenate([some.before_turn for some in self._stored()])
+
+    def restore(self, latents: Float64Array) -> None:
+        """Take up latents (N, K) from a checkpoint."""
+        for number, (first, last) in enumerate(self._bounds):
+            some = latents[first:last]
+            self._folder.write(number, self._step + 1, PartitionLatents(some, some))
+        self._step += 1
+
+    def digest(self) -> str:
+        """Return a short text that stands for the images, in their order, and the given start.
+
+        It does not depend on how they are split.
+        """
+        return self._digest
+
+    # ---- pieces
+
+    def _stored(self) -> list[PartitionLatents]:
+        return [self._folder.read(number, self._step) for number in range(len(self._bounds))]
+
+    def _inspect(self) -> str:
+        """Have workers look at all images; return their digest."""
+
+        def look(attempt: int) -> list[list[bytes]]:
+            arguments = [(some,) for some in self._partitions]
+            tasks = self._crew.submit(self._name("inspect", attempt), inspect, arguments)
+            return [self._crew.result(task) for task in tasks]
+
+        digest = hashlib.blake2b(digest_size=16)
+        for some in self._crew.insist(look, self._broadcast.forget):
+            digest.update(b"".join(some))
+        if self._start is not None:
+            digest.update(self._start.tobytes())
+        return digest.hexdigest()
+
+    def _total(self, asked: Asked, attempt: int) -> Sums:
+        """Ask all partitions, and have their answers added."""
+        shot_with = self._shot_with if asked.question == "shape_derivatives" else None
+        self._crew.threads()  # parameters are sent to workers that are there
+        try:
+            published, before = self._broadcast.send(self._parameters, shot_with)
+        except OSError as error:
+            raise LostError from error
+        name = self._name(asked.question, asked.step, attempt)
+        arguments = [(some, asked, published, before) for some in self._partitions]
+        answers = self._crew.submit(name, answer, arguments)
+        sums: Sums = self._crew.result(self._crew.combine(_add, answers))
+        return sums
+
+    def _name(self, task: str, *numbers: int) -> str:
+        """Return a name for tasks that no other fit on the cluster uses."""
+        return "-".join([task, os.path.basename(self._folder.path), *map(str, numbers)])
+
+
+def _add(first: Sums, second: Sums) -> Sums:
+    return first + second

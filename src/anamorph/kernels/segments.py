@@ -1,0 +1,168 @@
+"""Segments: eight voxels of a row, warped at once where a displacement is smooth.
+
+Along so short a run the whole parts of a smooth displacement take one or two values per axis. All
+voxels of the segment are then interpolated between the same 3 x 3 x 3 offsets from the lowest grid
+point that they reach, with weights prod_i max(0, 1 - |distance_i - offset_i|). Most weights are 0,
+so this is more arithmetic than between the 8 corners of each voxel's own cell, but each offset is
+eight neighbours in memory, and nothing is looked up voxel by voxel.
+
+Images (image, channel, voxel), displacements (image, axis, voxel) and coordinates (axis, voxel) of
+volumes are given by their addresses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from anamorph.kernels.compile import Shape, per_segment
+from anamorph.kernels.lanes import (
+    LANES,
+    Address,
+    Lanes,
+    all_below,
+    fill,
+    first_lanes,
+    load,
+    lowest,
+    rotate,
+    store,
+    tent,
+)
+from anamorph.kernels.warps import locate
+
+_REACH = LANES + 2  # grid points along a row between which a segment is interpolated
+_WINDOW = 2 * LANES  # those that a push reads and writes; it leaves the last ones as they were
+
+
+@per_segment
+def pull_segment(
+    images: Address,
+    displacement: Address,
+    coordinates: Address,
+    out: Address,
+    shape: Shape,
+    n_channels: int,
+    n: int,
+    first: int,
+) -> bool:
+    """Pull the voxels from `first` on of image n if they are a segment; return whether they are."""
+    is_smooth, front, upper, left, z, y, x = _find(displacement, coordinates, shape, n, first)
+    if not is_smooth:
+        return False
+    width, plane_size, n_voxels = shape[2], shape[2] * shape[1], shape[2] * shape[1] * shape[0]
+    n_planes, n_rows = _n_offsets(z), _n_offsets(y)
+    x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
+    is_finite = True
+    for c in range(n_channels):
+        channel = (n * n_channels + c) * n_voxels
+        total = fill(type(images[0])(0))
+        plane = front
+        for i in range(n_planes):
+            row = upper
+            for j in range(n_rows):
+                weight = tent(z - i) * tent(y - j)
+                place = channel + plane + row + left
+                near, middle, far = (
+                    load(images, place),
+                    load(images, place + 1),
+                    load(images, place + 2),
+                )
+                total = total + weight * (x0 * near + x1 * middle + x2 * far)
+                row = row + width if row < plane_size - width else 0
+            plane = plane + plane_size if plane < n_voxels - plane_size else 0
+        store(out, channel + first, total)
+        is_finite &= _are_finite(total)
+    # Weights of 0 do not silence NaN and infinity, which belong to fewer voxels.
+    return is_finite
+
+
+@per_segment
+def push_segment(
+    images: Address,
+    displacement: Address,
+    coordinates: Address,
+    out: Address,
+    shape: Shape,
+    n_channels: int,
+    n: int,
+    first: int,
+) -> bool:
+    """Push the voxels from `first` on of image n if they are a segment; return whether they are.
+
+    The transpose of `pull_segment`. What goes to neighbours in memory is added up before memory is
+    touched, since a processor would wait for what it has just written elsewhere.
+    """
+    is_smooth, front, upper, left, z, y, x = _find(displacement, coordinates, shape, n, first)
+    width, plane_size, n_voxels = shape[2], shape[2] * shape[1], shape[2] * shape[1] * shape[0]
+    for c in range(n_channels):
+        is_smooth &= _are_finite(load(images, (n * n_channels + c) * n_voxels + first))
+    if not is_smooth:
+        return False
+    n_planes, n_rows = _n_offsets(z), _n_offsets(y)
+    x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
+    for c in range(n_channels):
+        channel = (n * n_channels + c) * n_voxels
+        values = load(images, channel + first)
+        # Offsets of 1 and 2 move values on by as many lanes; the last ones into the next lanes.
+        moved1, moved2 = rotate(values * x1, 1), rotate(values * x2, 2)
+        next1, next2 = first_lanes(moved1, 1), first_lanes(moved2, 2)
+        here0, here1, here2 = values * x0, moved1 - next1, moved2 - next2
+        plane = front
+        for i in range(n_planes):
+            row = upper
+            for j in range(n_rows):
+                weight = tent(z - i) * tent(y - j)
+                weight1, weight2 = rotate(weight, 1), rotate(weight, 2)
+                place = channel + plane + row + left
+                here, beyond = load(out, place), load(out, place + LANES)
+                here = here + weight * here0 + weight1 * here1 + weight2 * here2
+                beyond = beyond + weight1 * next1 + weight2 * next2
+                store(out, place, here)
+                store(out, place + LANES, beyond)
+                row = row + width if row < plane_size - width else 0
+            plane = plane + plane_size if plane < n_voxels - plane_size else 0
+    return True
+
+
+@per_segment
+def _find(
+    displacement: Address, coordinates: Address, shape: Shape, n: int, first: int
+) -> tuple[bool, int, int, int, Lanes, Lanes, Lanes]:
+    """Return whether voxels are a segment, where the lowest grid point is, and the distances to it.
+
+    That grid point is given by what its plane, its row and itself contribute to its place in
+    memory, distances as lanes along each axis.
+    """
+    number = type(displacement[0])
+    width, plane_size, n_voxels = shape[2], shape[2] * shape[1], shape[2] * shape[1] * shape[0]
+    low_z, z = _split(load(displacement, 3 * n * n_voxels + first))
+    low_y, y = _split(load(displacement, (3 * n + 1) * n_voxels + first))
+    low_x, x = _split(load(displacement, (3 * n + 2) * n_voxels + first))
+    column = coordinates[2 * n_voxels + first]
+    front, _ = locate(coordinates[first], low_z, number(shape[0]))
+    upper, _ = locate(coordinates[n_voxels + first], low_y, number(shape[1]))
+    left, _ = locate(column, low_x, number(width))
+    is_smooth = all_below(z, 2) & all_below(y, 2) & all_below(x, 2)
+    is_in_row = (column + number(LANES) <= number(width)) & (int(left) + _REACH <= width)
+    # Where the window of a push extends beyond its rows, there must be a next row.
+    has_window = (int(left) + _WINDOW <= width) | (int(upper) + 3 < shape[1])
+    is_segment = is_smooth & is_in_row & has_window
+    return is_segment, plane_size * int(front), width * int(upper), int(left), z, y, x
+
+
+@per_segment
+def _split(steps: Lanes) -> tuple[float, Lanes]:
+    """Return the whole part of the lowest step, and how much longer the steps are."""
+    low = np.floor(lowest(steps))
+    return low, steps - low
+
+
+@per_segment
+def _n_offsets(distance: Lanes) -> int:
+    """Return how many offsets have weights: two where all voxels are in one cell."""
+    return 2 if all_below(distance, 1) else 3
+
+
+@per_segment
+def _are_finite(values: Lanes) -> bool:
+    return all_below(values - values, 1)  # the difference is 0 or NaN
