@@ -112,7 +112,12 @@ class Fit:
 
     def start(self, moments: Sums, seed: int) -> State:
         """Return the state before the first iteration: a mean, no bases, white latents."""
-        mean, noise_precision = self._starting_mean(moments)
+        return self.start_from(*self._starting_mean(moments), seed)
+
+    def start_from(
+        self, mean: NDArray[np.float32], noise_precision: Float64Array, seed: int
+    ) -> State:
+        """Return the state before the first iteration, given a mean (C, *space)."""
         sums = self.sites.ask("start_latents", seed=seed)
         centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
         self.sites.ask("transform_latents", matrix=whiten, shift=-whiten @ centre)
@@ -152,6 +157,18 @@ class Fit:
             state, evaluated = self._iteration(state, evaluated)
             state = replace(state, seconds=(*state.seconds, time.perf_counter() - started))
             yield state
+
+    def regroup(self, state: State) -> State:
+        """Return the state for the sites that answer now, where they were others before.
+
+        Two totals of the same thing over different sites would give away their difference.
+        Instead the latents of those who answer now take a step, and their sums are of after it.
+        Before the first iteration they must start again instead: without bases a step ends in 0.
+        """
+        self.sites.publish(state.parameters)
+        self.sites.ask("propose_latents")
+        state, *_ = self._update_latents(state, -np.inf)
+        return replace(state, turn=None)
 
     # ---- one iteration
 

@@ -1,7 +1,7 @@
 """Sums over images: all that may leave a site.
 
-`FIELDS` lists, question by question, what an answer holds. Everything in it is a sum over images;
-images and latents have no field.
+`FIELDS` lists, question by question, what an answer holds during a fit, and `ANALYSES` what it
+holds afterwards. Everything in them is a sum over images; images and latents have no field.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "n_unimproved",
     ),
     "mean_derivatives": ("log_likelihood", "gradient", "hessian"),
+}
+
+#: Questions of analyses across sites, about the latents of images under a finished model.
+ANALYSES: dict[str, tuple[str, ...]] = {
+    # By group: how many images, and the weighted sums of 1, z and z z'.
+    "statistics": ("group_size", "weight_sum", "latent_sum", "latent_scatter"),
 }
 
 

@@ -21,6 +21,8 @@ from anamorph.cli import (
     sample,
 )
 from anamorph.cli.errors import OneLineErrors
+from anamorph.cli.federation import federation
+from anamorph.cli.site import site
 
 app = typer.Typer(
     name="anamorph",
@@ -32,6 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _LEARN, _USE, _LOOK = "Learn a model", "Use it on images", "Look at it"
+_TOGETHER = "Learn together"
 app.command(epilog=demo.EXAMPLES, rich_help_panel=_LEARN)(demo.demo)
 app.command(epilog=fit.EXAMPLES, rich_help_panel=_LEARN)(fit.fit)
 app.command(epilog=compare.EXAMPLES, rich_help_panel=_LEARN)(compare.compare)
@@ -44,6 +47,8 @@ app.command(epilog=info.EXAMPLES, rich_help_panel=_LOOK)(info.info)
 app.command(epilog=modes.EXAMPLES, rich_help_panel=_LOOK)(modes.modes)
 app.command(epilog=sample.EXAMPLES, rich_help_panel=_LOOK)(sample.sample)
 app.command(epilog=report.EXAMPLES, rich_help_panel=_LOOK)(report.report)
+app.add_typer(federation, rich_help_panel=_TOGETHER)
+app.add_typer(site, rich_help_panel=_TOGETHER)
 
 
 def _print_version(is_asked_for: bool) -> None:

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from anamorph.cli.flags import FLAGS
+from anamorph.federation.errors import FederationError
 from anamorph.io.errors import ImageError, ModelFileError, TableError
 
 BAD_INPUT = 1
@@ -44,7 +45,14 @@ class OneLineErrors(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except (CommandError, ImageError, ModelFileError, TableError, OSError) as error:
+        except (
+            CommandError,
+            FederationError,
+            ImageError,
+            ModelFileError,
+            TableError,
+            OSError,
+        ) as error:
             if isinstance(error, BrokenPipeError):  # who read the output has seen enough
                 raise
             tell_error(_explained(error))

@@ -88,18 +88,23 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
     """Return what a model file holds."""
     arrays, facts = read_tensors(path, "model", _VERSION)
     try:
-        settings = {name: _tupled(value) for name, value in facts["settings"].items()}
-        settings["layout"] = LatentLayout(**settings["layout"])
         return StoredModel(
             {name: _tupled(value) for name, value in facts["arguments"].items()},
             ImageFormat(**{name: _tupled(value) for name, value in facts["format"].items()}),
-            Settings(**settings),
+            settings_from(facts["settings"]),
             parameters_from(arrays),
             [float(value) for value in facts["objective"]],
             _origin(facts["origin"]),
         )
     except (KeyError, TypeError) as error:
         raise ModelFileError(f"{path} lacks something that a model file has: {error}") from None
+
+
+def settings_from(facts: Mapping[str, Any]) -> Settings:
+    """Return settings from what JSON holds of them."""
+    settings = {name: _tupled(value) for name, value in facts.items()}
+    settings["layout"] = LatentLayout(**settings["layout"])
+    return Settings(**settings)
 
 
 def _origin(facts: Mapping[str, Any]) -> Origin:

@@ -1,0 +1,83 @@
+"""Sums of latents and of their products, by group: enough for means, covariances, regressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.device import Images
+from anamorph.encoding import encode
+from anamorph.federation.errors import MessageError
+from anamorph.federation.policy import Policy
+from anamorph.generator import Generator
+from anamorph.kernels.threads import run_parallel
+from anamorph.sums import ANALYSES, Sums
+
+Float64Array = NDArray[np.float64]
+
+_IMAGES_PER_PART = 64
+
+
+def encoded_latents(generator: Generator, images: Images) -> Float64Array:
+    """Return the most probable latents (N, K) of images."""
+    bounds = range(0, len(images), _IMAGES_PER_PART)
+    parts = [slice(first, min(first + _IMAGES_PER_PART, len(images))) for first in bounds]
+    found = run_parallel(lambda part: encode(generator, images.read(part)).latents, parts)
+    return np.concatenate(found)
+
+
+def group_sums(
+    latents: Float64Array,
+    columns: Mapping[str, Sequence[str]],
+    arguments: Mapping[str, Any],
+    policy: Policy,
+) -> Sums:
+    """Return the sums of latents (N, K) by group.
+
+    Parameters
+    ----------
+    latents : (N, K)
+    columns : dict
+        What the site knows of its images: N values by name.
+    arguments : dict
+        ``groups``: names of groups; ``group_by``: the column that holds them, None for one group
+        of all images; ``weight_by``: a column of numbers, None for equal weights.
+    policy : Policy
+        Of the site: no group may be smaller than it allows.
+    """
+    groups = arguments["groups"]
+    labels = _column(columns, arguments.get("group_by"), len(latents), groups[0] if groups else "")
+    weights = _numbers(_column(columns, arguments.get("weight_by"), len(latents), "1"))
+    members = np.array([[label == group for label in labels] for group in groups], np.float64)
+    for group, size in zip(groups, members.sum(axis=1), strict=True):
+        policy.check_images(int(size), f"group {group!r} of this site")
+    shares = members * weights
+    products = np.einsum("gn,nk,nl->gkl", shares, latents, latents)
+    values = (members.sum(axis=1), shares.sum(axis=1), shares @ latents, products)
+    return Sums(int(members.sum()), dict(zip(ANALYSES["statistics"], values, strict=True)))
+
+
+def _column(
+    columns: Mapping[str, Sequence[str]], name: str | None, n_images: int, everywhere: str
+) -> Sequence[str]:
+    if name is None:
+        return [everywhere] * n_images
+    if name not in columns:
+        raise MessageError(
+            f"this site has no column {name!r} about its images; it has "
+            f"{', '.join(columns) or 'none'}"
+        )
+    return columns[name]
+
+
+def _numbers(values: Sequence[str]) -> Float64Array:
+    try:
+        numbers = np.array([float(value) for value in values])
+    except ValueError:
+        raise MessageError("weights must be numbers, and this site has others") from None
+    if not np.isfinite(numbers).all() or (numbers < 0).any():
+        raise MessageError("weights must be finite and >= 0, and this site has others")
+    return numbers
