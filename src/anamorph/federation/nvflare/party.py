@@ -1,0 +1,107 @@
+"""NVFLARE's process of a party: a site's is this process, the coordinator's a child of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from argparse import Namespace
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from anamorph.federation.nvflare.hardening import harden
+from anamorph.federation.nvflare.kit import Kit, open_kit
+
+_JOB_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ENDING = 5.0  # seconds in which a process may end by itself
+
+
+def run_site(kit: Kit) -> None:
+    """Take part in the coordinator's jobs, and connect again whenever it comes back.
+
+    Returns never: the process ends when it is told to stop, and leaves no other behind.
+    """
+    from nvflare.private.fed.app.client.client_train import main
+
+    harden(kit)
+    _forget_jobs(kit)
+    os.chdir(kit.folder)
+    _end_on_signals()
+    main(_arguments(kit, fed_client="fed_client.json", local_rank=0))
+
+
+def start_coordinator(kit: Kit) -> subprocess.Popen[bytes]:
+    """Start the coordinator's server, which ends when this process does."""
+    harden(kit)
+    _forget_jobs(kit)
+    with (kit.work / "server.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "anamorph.federation.nvflare.party", str(kit.folder)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for whoever started it, who then ends it
+        )
+
+
+def end_coordinator(server: subprocess.Popen[bytes]) -> None:
+    """End the coordinator's server and its job."""
+    server.terminate()
+    try:
+        server.wait(_ENDING)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _run_coordinator(kit: Kit) -> None:
+    from nvflare.private.fed.app.server.server_train import main
+
+    os.chdir(kit.folder)
+    _end_on_signals()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    main(_arguments(kit, fed_server="fed_server.json"))
+
+
+def _forget_jobs(kit: Kit) -> None:
+    """Remove what is left of earlier jobs, none of which is to be run again by itself."""
+    for folder in [*kit.folder.iterdir(), kit.work / "jobs", kit.work / "snapshots"]:
+        if folder.parent == kit.work or _JOB_FOLDER.fullmatch(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _arguments(kit: Kit, **others: object) -> Namespace:
+    """Return what NVFLARE's start scripts give on the command line."""
+    facts = {"secure_train": "true", "org": kit.name, "config_folder": "config"}
+    if kit.is_site:
+        facts["uid"] = kit.name
+    options = [f"{key}={value}" for key, value in facts.items()]
+    return Namespace(workspace=str(kit.folder), set=options, **others)
+
+
+def _end_on_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+
+
+def _end(number: int = 0, frame: FrameType | None = None) -> None:
+    """End this process and the jobs it runs, whatever threads of NVFLARE are about to do."""
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """Wait until the process that started this one has closed the pipe, or died."""
+    sys.stdin.buffer.read()
+    _end()
+
+
+if __name__ == "__main__":
+    _run_coordinator(open_kit(Path(sys.argv[1]), as_site=False))
