@@ -145,6 +145,17 @@ class Fit:
             state = replace(state, seconds=(*state.seconds, time.perf_counter() - started))
             yield state
 
+    def regroup(self, state: State) -> State:
+        """Return the state for the sites that answer now, where they were others before.
+
+        Two totals of the same thing over different sites would give away their difference.
+        Instead the latents of those who answer now take a step, and their sums are of after it.
+        """
+        self.sites.publish(state.parameters)
+        self.sites.ask("propose_latents")
+        state, *_ = self._update_latents(state, -np.inf)
+        return replace(state, turn=None)
+
     # ---- one iteration
 
     def _iteration(self, state: State, evaluated: Sums) -> tuple[State, Sums]:

@@ -73,6 +73,7 @@ NAMED = {
         SumOverflowError,
         SignatureError,
         StorageError,
+        AnswerError,
         SiteFailure,
     )
 }

@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.federation.answers import BLOCK_LENGTH, Answer
-from anamorph.federation.errors import MessageError, StaleStepError, SumOverflowError
+from anamorph.federation.errors import (
+    AnswerError,
+    MessageError,
+    StaleStepError,
+    SumOverflowError,
+)
 from anamorph.federation.identity import Identity
 from anamorph.federation.secure_sum import Occasion, to_fixed_point
 from anamorph.federation.wire import Message
@@ -57,7 +62,7 @@ class Masking:
             if not isinstance(exponents.get(name), int):
                 raise MessageError(f"no scale was agreed on for {name}")
             if not np.isfinite(answer.largest[name]):
-                raise MessageError(f"{name} is not finite at this site: nothing is answered")
+                raise AnswerError(f"{name} is not finite at this site: nothing is answered")
             if answer.largest[name] >= 2.0 ** exponents[name]:
                 raise SumOverflowError(
                     f"{name} is not below 2^{exponents[name]} at this site: agree on more"

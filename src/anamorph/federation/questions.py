@@ -90,8 +90,7 @@ def check_arguments(question: str, settings: Settings, arguments: Mapping[str, A
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise MessageError(f"{name} of {question} must be {kind.__name__}, got {value!r}")
         elif not isinstance(value, np.ndarray) or value.shape != kind:
-            raise MessageError(
-                f"{name} of {question} must have shape {kind}, got {getattr(value, 'shape', value)!r}"
-            )
+            given = getattr(value, "shape", value)
+            raise MessageError(f"{name} of {question} must have shape {kind}, got {given!r}")
         elif not np.isfinite(value).all():
             raise MessageError(f"{name} of {question} must be finite, got NaN or infinity")

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from anamorph.federation.errors import MessageError, SignatureError, SumOverflowError
+from anamorph.federation.errors import AnswerError, SignatureError, SumOverflowError
 from anamorph.federation.identity import Identity
 
 #: Bits of a total; one more is the sign.
@@ -58,7 +58,7 @@ def to_fixed_point(
     """
     numbers = np.asarray(values, np.float64)
     if not np.isfinite(numbers).all():
-        raise MessageError(f"{name} is not finite at this site: nothing is answered")
+        raise AnswerError(f"{name} is not finite at this site: nothing is answered")
     scaled = np.rint(np.ldexp(numbers, fraction_bits(exponent, n_sites)))
     if numbers.size and np.abs(numbers).max() >= 2.0**exponent:
         raise SumOverflowError(f"{name} is not below 2^{exponent} at this site: agree on more")
