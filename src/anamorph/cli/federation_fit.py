@@ -9,7 +9,7 @@ import typer
 
 from anamorph.cli import options
 from anamorph.cli import setting_options as setting
-from anamorph.cli.errors import INTERRUPTED, CommandError, checking
+from anamorph.cli.errors import INTERRUPTED, checking
 from anamorph.cli.extras import needs_nvflare
 from anamorph.cli.fit import tell_how_to_go_on
 from anamorph.cli.messages import Messages, counted, talking
@@ -18,7 +18,7 @@ from anamorph.cli.settings import merged_settings
 
 if TYPE_CHECKING:
     from anamorph.federation.nvflare.kit import Kit
-    from anamorph.federation.nvflare.tasks import FitRequest
+    from anamorph.federation.nvflare.request import FitRequest
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph federation fit kits/coordinator -o model.safetensors -k 16
@@ -114,7 +114,7 @@ def fit(
         "random_state": seed,
     }
     from anamorph.federation.nvflare.kit import open_kit
-    from anamorph.federation.nvflare.tasks import FitRequest
+    from anamorph.federation.nvflare.request import FitRequest
 
     with talking("federation fit", quiet, as_json) as messages:
         opened = open_kit(kit, as_site=False)

@@ -21,8 +21,8 @@ from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.events import EventReader
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.party import end_coordinator, start_coordinator
+from anamorph.federation.nvflare.request import FitRequest, events_path
 from anamorph.federation.nvflare.session import Session, SessionError
-from anamorph.federation.nvflare.tasks import FitRequest, events_path
 
 _LOOK = 0.3  # seconds between looks at events
 _LOOK_AT_JOB = 1.0

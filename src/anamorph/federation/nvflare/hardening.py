@@ -11,8 +11,8 @@ from typing import Any
 
 from anamorph.federation.nvflare.kit import Kit
 
-SITE_PROGRAM = "anamorph.federation.nvflare.programs.SiteProgram"
-COORDINATOR_PROGRAM = "anamorph.federation.nvflare.programs.CoordinatorProgram"
+SITE_PROGRAM = "anamorph.federation.nvflare.site_program.SiteProgram"
+COORDINATOR_PROGRAM = "anamorph.federation.nvflare.coordinator_program.CoordinatorProgram"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 _DOORKEEPER = "anamorph.federation.nvflare.doorkeeper.Doorkeeper"
@@ -160,5 +160,8 @@ def _logging() -> dict[str, Any]:
                 "backupCount": _LOG_FILES,
             }
         },
-        "loggers": {"root": {"level": "INFO", "handlers": ["logFileHandler"]}},
+        "loggers": {
+            "root": {"level": "INFO", "handlers": ["logFileHandler"]},
+            "nvflare.collab": {"level": "WARNING"},  # which else notes every call
+        },
     }

@@ -34,7 +34,7 @@ class CollabTransport:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sites of the job."""
+        """The sites of the job, without those that are gone."""
         return tuple(sorted(self._sites))
 
     def call(self, messages: Mapping[str, Message], timeout: float | None) -> Replies:
@@ -43,9 +43,10 @@ class CollabTransport:
         until = time.monotonic() + seconds
         replies = Replies()
         calls: dict[str, Future[Any]] = {}
+        packed = {id(message): pack(message) for message in messages.values()}  # mostly one
         for name, message in messages.items():
             if name in self._sites:
-                calls[name] = self._begin(name, "answer", seconds, message=pack(message))
+                calls[name] = self._begin(name, "answer", seconds, message=packed[id(message)])
             else:
                 replies.failures[name] = "it is not part of this job"
         while calls:
@@ -57,7 +58,7 @@ class CollabTransport:
                 break
             for name in self._silent(list(calls)):
                 replies.failures[name] = "it is gone"
-                del calls[name]
+                del calls[name], self._sites[name]
         return replies
 
     def _silent(self, names: list[str]) -> list[str]:
@@ -80,5 +81,5 @@ def _note(replies: Replies, name: str, call: Future[Any]) -> None:
         replies.answers[name] = unpack(call.result())
     except MessageError as error:
         replies.failures[name] = str(error)
-    except Exception as error:  # noqa: BLE001 - whatever NVFLARE raises, the site did not answer
+    except Exception as error:  # whatever NVFLARE raises, the site did not answer
         replies.failures[name] = " ".join(str(error).split())

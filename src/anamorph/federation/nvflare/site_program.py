@@ -1,7 +1,6 @@
-"""The two programs of a job, which are installed at all parties: jobs name them, and ship none.
+"""A site's program in a job. It is installed at the site: jobs name it, and ship none.
 
-Both live as long as the job. NVFLARE makes them, so they take no arguments, and find all they need
-in the kit of their party.
+NVFLARE makes it, so it takes no arguments, and finds all it needs in the kit of the site.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from nvflare.collab import collab
 
 from anamorph.federation.agent import SiteAgent
 from anamorph.federation.errors import PolicyError
-from anamorph.federation.nvflare.kit import Kit, open_kit
+from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.site import open_agent
-from anamorph.federation.nvflare.tasks import run_task
-from anamorph.federation.nvflare.transport import CollabTransport
 from anamorph.federation.wire import pack, unpack
 
 _SERVER = "server"  # what NVFLARE calls the coordinator's end of a job
@@ -29,7 +26,7 @@ class SiteProgram:
     @collab.init
     def open(self) -> None:
         """Open images and policy, before the first message."""
-        self._agent = open_agent(_kit(as_site=True))
+        self._agent = open_agent(open_kit(Path(collab.workspace.get_root_dir()), as_site=True))
 
     @collab.publish
     def answer(self, message: bytes) -> bytes:
@@ -43,16 +40,3 @@ class SiteProgram:
     def is_here(self) -> bool:
         """Say so, also while an answer is being computed."""
         return True
-
-
-class CoordinatorProgram:
-    """Runs what the coordinator's kit was told to do."""
-
-    @collab.main
-    def run(self) -> None:
-        """Run it."""
-        run_task(_kit(as_site=False), CollabTransport())
-
-
-def _kit(as_site: bool) -> Kit:
-    return open_kit(Path(collab.workspace.get_root_dir()), as_site)
