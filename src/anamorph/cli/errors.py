@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from anamorph.cli.flags import FLAGS
+from anamorph.federation.errors import FederationError
 from anamorph.io.errors import ImageError, ModelFileError, TableError
 
 BAD_INPUT = 1
@@ -23,6 +24,16 @@ _ARGUMENT = re.compile(rf"(?<![\w-])({'|'.join(FLAGS)})(?==| must )")
 
 class CommandError(Exception):
     """Something that whoever typed the command can put right."""
+
+
+_INPUT_ERRORS = (
+    CommandError,
+    FederationError,
+    ImageError,
+    ModelFileError,
+    TableError,
+    OSError,
+)
 
 
 @contextmanager
@@ -44,7 +55,7 @@ class OneLineErrors(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except (CommandError, ImageError, ModelFileError, TableError, OSError) as error:
+        except _INPUT_ERRORS as error:
             if isinstance(error, BrokenPipeError):  # who read the output has seen enough
                 raise
             tell_error(_explained(error))
