@@ -25,7 +25,16 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 def reference() -> str:
     """Return a section for every command."""
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return "\n\n".join(section(name, command) for name, command in commands.items())
+    return "\n\n".join(section(name, command) for name, command in flattened(commands).items())
+
+
+def flattened(commands: dict[str, Any]) -> dict[str, Any]:
+    """Return commands by name, those of groups by both names."""
+    found: dict[str, Any] = {}
+    for name, command in commands.items():
+        inner = flattened(getattr(command, "commands", {}))
+        found |= {f"{name} {other}": one for other, one in inner.items()} or {name: command}
+    return found
 
 
 def section(name: str, command: Any) -> str:

@@ -104,7 +104,12 @@ class Fit:
 
     def start(self, moments: Sums, seed: int) -> State:
         """Return the state before the first iteration: a mean, no bases, white latents."""
-        mean, noise_precision = self._starting_mean(moments)
+        return self.start_from(*self._starting_mean(moments), seed)
+
+    def start_from(
+        self, mean: NDArray[np.float32], noise_precision: Float64Array, seed: int
+    ) -> State:
+        """Return the state before the first iteration, given a mean (C, *space)."""
         sums = self.sites.ask("start_latents", seed=seed)
         centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
         self.sites.ask("transform_latents", matrix=whiten, shift=-whiten @ centre)
@@ -150,6 +155,7 @@ class Fit:
 
         Two totals of the same thing over different sites would give away their difference.
         Instead the latents of those who answer now take a step, and their sums are of after it.
+        Before the first iteration they must start again instead: without bases a step ends in 0.
         """
         self.sites.publish(state.parameters)
         self.sites.ask("propose_latents")

@@ -12,17 +12,16 @@ from anamorph.cli import (
     compare,
     demo,
     encode,
-    federation_fit,
-    federation_provision,
     fit,
     info,
     modes,
     reconstruct,
     report,
     sample,
-    site_start,
 )
 from anamorph.cli.errors import OneLineErrors
+from anamorph.cli.federation import federation
+from anamorph.cli.site import site
 
 app = typer.Typer(
     name="anamorph",
@@ -34,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _LEARN, _USE, _LOOK = "Learn a model", "Use it on images", "Look at it"
-_SHARE = "Learn it together"
+_TOGETHER = "Learn together"
 app.command(epilog=demo.EXAMPLES, rich_help_panel=_LEARN)(demo.demo)
 app.command(epilog=fit.EXAMPLES, rich_help_panel=_LEARN)(fit.fit)
 app.command(epilog=compare.EXAMPLES, rich_help_panel=_LEARN)(compare.compare)
@@ -46,15 +45,8 @@ app.command(epilog=info.EXAMPLES, rich_help_panel=_LOOK)(info.info)
 app.command(epilog=modes.EXAMPLES, rich_help_panel=_LOOK)(modes.modes)
 app.command(epilog=sample.EXAMPLES, rich_help_panel=_LOOK)(sample.sample)
 app.command(epilog=report.EXAMPLES, rich_help_panel=_LOOK)(report.report)
-
-_federation = typer.Typer(no_args_is_help=True, help="Learn one model from images at many sites.")
-_federation.command(epilog=federation_provision.EXAMPLES)(federation_provision.provision)
-_federation.command(epilog=federation_fit.EXAMPLES)(federation_fit.fit)
-app.add_typer(_federation, name="federation", rich_help_panel=_SHARE)
-_site = typer.Typer(no_args_is_help=True, help="Take part in a federation with own images.")
-_site.command(epilog=site_start.EXAMPLES)(site_start.start)
-_site.callback()(lambda: None)  # one command alone would be the group itself
-app.add_typer(_site, name="site", rich_help_panel=_SHARE)
+app.add_typer(federation, rich_help_panel=_TOGETHER)
+app.add_typer(site, rich_help_panel=_TOGETHER)
 
 
 def _print_version(is_asked_for: bool) -> None:

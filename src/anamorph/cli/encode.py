@@ -17,6 +17,9 @@ EXAMPLES = """[bold]Examples[/bold]
 anamorph encode model.safetensors new/ -o latents.tsv
 anamorph encode model.safetensors 'new/*.nii.gz' -o latents.tsv --evidence"""
 
+SITE_EXAMPLES = """[bold]Examples[/bold]
+anamorph site encode shared.safetensors scans/ -o latents.tsv"""
+
 
 def encode(
     model_file: options.ModelFile,

@@ -26,16 +26,6 @@ class CommandError(Exception):
     """Something that whoever typed the command can put right."""
 
 
-_INPUT_ERRORS = (
-    CommandError,
-    FederationError,
-    ImageError,
-    ModelFileError,
-    TableError,
-    OSError,
-)
-
-
 @contextmanager
 def checking() -> Iterator[None]:
     """Turn what checks of values find, a ValueError, into a CommandError.
@@ -55,7 +45,14 @@ class OneLineErrors(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except _INPUT_ERRORS as error:
+        except (
+            CommandError,
+            FederationError,
+            ImageError,
+            ModelFileError,
+            TableError,
+            OSError,
+        ) as error:
             if isinstance(error, BrokenPipeError):  # who read the output has seen enough
                 raise
             tell_error(_explained(error))

@@ -15,6 +15,7 @@ from anamorph.cli.fit import tell_how_to_go_on
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import beside, check_checkpoint, reserve
 from anamorph.cli.settings import merged_settings
+from anamorph.cli.simulate import InTheOpen
 
 if TYPE_CHECKING:
     from anamorph.federation.nvflare.kit import Kit
@@ -52,16 +53,7 @@ def fit(
     seed: setting.Seed = None,
     threads: options.Threads = None,
     checkpoint: setting.Checkpoint = None,
-    secure_sum: Annotated[
-        bool,
-        typer.Option(
-            "--secure-sum/--no-secure-sum",
-            metavar="",
-            rich_help_panel=_SITES,
-            help="Let sites mask their sums, so that only totals over three or more are seen. "
-            "Without it, sites must allow it in their policies.",
-        ),
-    ] = True,
+    in_the_open: InTheOpen = False,
     patience: Annotated[
         float,
         typer.Option(
@@ -124,7 +116,7 @@ def fit(
         checkpoint = checkpoint or beside(output, ".checkpoint")
         check_checkpoint(checkpoint, [output, config])
         request = FitRequest(
-            settings, str(output.resolve()), str(checkpoint.resolve()), secure_sum, timeout
+            settings, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout
         )
         result = _drive(opened, request, patience, go_on, messages)
         _tell(output, result, messages)

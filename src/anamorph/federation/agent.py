@@ -47,8 +47,10 @@ from anamorph.sums import ANALYSES, FIELDS, Sums
 
 logger = logging.getLogger("anamorph")
 
-# Their answers depend on the images alone, whatever was published and wherever latents are.
-_ABOUT_IMAGES_ALONE = ("moments", "start_latents")
+# Its answer depends on the images alone, whatever was published and wherever latents are.
+_ABOUT_IMAGES_ALONE = ("moments",)
+# Sums of nothing, or of random numbers that know nothing of the images: anyone may see them.
+_HARMLESS = ("start_latents", "transform_latents", "keep_displacements")
 
 
 @dataclass
@@ -134,8 +136,7 @@ class SiteAgent:
                 task = self._tasks.get(message.get("do", ""))
                 if task is None:
                     raise MessageError(f"'do' must be one of {', '.join(self._tasks)}")
-                with use_threads(self._n_threads), one_blas_thread:
-                    return task(message)
+                return task(message)
             except FederationError as error:
                 return self._refuse(message, error)
             except KeyError as error:
@@ -261,6 +262,10 @@ class SiteAgent:
             return fit.answer
         self._check_next(fit, message["step"])
         question = message["question"]
+        if question in ANALYSES:
+            self._ledger.count_analysis(fit.name)
+        else:
+            self._ledger.count_fit(fit.name)
         if question == "update_latents":
             self._ledger.count_iteration(fit.name)
         if question in _ABOUT_IMAGES_ALONE:
@@ -268,7 +273,8 @@ class SiteAgent:
         else:
             content = request + _digest(fit.cohort.latents.tobytes())
         self._admit(fit, message, content)
-        answer = self._answer(fit, message)
+        with use_threads(self._n_threads), one_blas_thread:
+            answer = self._answer(fit, message)
         fit.step, fit.answer, fit.request, fit.content = message["step"], answer, request, content
         return answer
 
@@ -288,8 +294,7 @@ class SiteAgent:
 
     def _admit(self, fit: _Fit, message: Message, content: str) -> None:
         """Note the question down in the ledger, which refuses what would show single sites."""
-        holds_something = bool((FIELDS | ANALYSES)[message["question"]])
-        is_hidden = message["keys"] is not None and holds_something
+        is_hidden = message["keys"] is not None and message["question"] not in _HARMLESS
         roster = sorted(message["roster"]) if is_hidden else None
         self._ledger.admit(fit.name, message["step"], content, roster)
 

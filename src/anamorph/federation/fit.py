@@ -206,21 +206,27 @@ class _Run:
         self, standing: Standing, roster: Sequence[str]
     ) -> tuple[Standing, Iterator[State]]:
         """Go back to where a fit stood, with the same sites or with others."""
-        is_changed = set(roster) != set(standing.roster)
         self.sites.join(roster)
-        self.sites.restore(standing.step, may_encode=is_changed)
-        if is_changed:
+        if set(roster) == set(standing.roster):
+            self.sites.restore(standing.step)
+            return standing, self._fit.iterate(standing.state)
+        if standing.state.objective:
+            self.sites.restore(standing.step, may_encode=True)
             state = self._fit.regroup(standing.state)
-            note = self._note(standing, roster)
-            standing = Standing(
-                state,
-                self.sites.step,
-                self.sites.roster,
-                (*standing.notes, note),
-                standing.n_roster_changes + 1,
-            )
-            logger.warning("%s", note)
-        return standing, self._fit.iterate(standing.state)
+        else:  # latents are random numbers yet: others are as good
+            self.sites.restore(0)
+            parameters = standing.state.parameters
+            state = self._fit.start_from(parameters.mean, parameters.noise_precision, self._seed)
+        note = self._note(standing, roster)
+        logger.warning("%s", note)
+        standing = Standing(
+            state,
+            self.sites.step,
+            self.sites.roster,
+            (*standing.notes, note),
+            standing.n_roster_changes + 1,
+        )
+        return standing, self._fit.iterate(state)
 
     def _recover(
         self, standing: Standing, error: FederationError

@@ -27,6 +27,7 @@ class _FitRecord:
     roster: tuple[str, ...] | None = None
     n_roster_changes: int = 0
     n_iterations: int = 0
+    is_counted: bool = False
     rosters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -42,20 +43,35 @@ class Ledger:
     def __init__(self, path: Path, policy: Policy) -> None:
         self._path, self._policy = path, policy
         self._fits: dict[str, _FitRecord] = {}
+        self._n_analyses = 0
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 self._apply(json.loads(line))
 
     def begin(self, fit: str) -> None:
-        """Note a fit down, unless that would be one too many."""
-        if fit in self._fits:
+        """Note a fit down."""
+        if fit not in self._fits:
+            self._write({"fit": fit})
+
+    def count_fit(self, fit: str) -> None:
+        """Count a fit, unless that would be one too many."""
+        if self._fits[fit].is_counted:
             return
-        if len(self._fits) >= self._policy.fits:
+        if sum(record.is_counted for record in self._fits.values()) >= self._policy.fits:
             raise PolicyError(
                 f"this site takes part in {self._policy.fits} fits with these images, and this "
                 "would be another: raise 'fits' in its policy to allow it"
             )
-        self._write({"fit": fit})
+        self._write({"fit": fit, "counted": True})
+
+    def count_analysis(self, fit: str) -> None:
+        """Count a question of an analysis, unless that would be one too many."""
+        if self._n_analyses >= self._policy.analyses:
+            raise PolicyError(
+                f"this site answers {self._policy.analyses} questions of analyses, and did: raise "
+                "'analyses' in its policy to allow more"
+            )
+        self._write({"fit": fit, "analysis": True})
 
     def last_step(self, fit: str) -> int:
         """Return the highest step that was ever asked in a fit."""
@@ -120,6 +136,8 @@ class Ledger:
         record = self._fits.setdefault(line["fit"], _FitRecord())
         record.last_step = max(record.last_step, line.get("step", 0))
         record.n_iterations += bool(line.get("iteration"))
+        record.is_counted |= bool(line.get("counted"))
+        self._n_analyses += bool(line.get("analysis"))
         if "roster" in line:
             roster = tuple(line["roster"])
             record.n_roster_changes += record.roster is not None and record.roster != roster

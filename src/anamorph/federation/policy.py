@@ -29,6 +29,9 @@ class Policy:
         Of a fit, at most.
     fits : int
         How many different fits may ask about these images.
+    analyses : int
+        How many questions of analyses (`sums.ANALYSES`) are answered in all: groups that differ
+        by one image would show it.
     components : int
         K, at most.
     voxels : int
@@ -44,6 +47,7 @@ class Policy:
     questions: tuple[str, ...] = tuple(FIELDS | ANALYSES)
     iterations: int = 200
     fits: int = 1
+    analyses: int = 10
     components: int = 256
     voxels: int = 2**24
     secure_sum: bool = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,37 +58,6 @@ def group_sums(
     products = np.einsum("gn,nk,nl->gkl", shares, latents, latents)
     values = (members.sum(axis=1), shares.sum(axis=1), shares @ latents, products)
     return Sums(int(members.sum()), dict(zip(ANALYSES["statistics"], values, strict=True)))
-
-
-@dataclass(frozen=True)
-class GroupStatistics:
-    """What sums over all sites say about a group.
-
-    Attributes
-    ----------
-    name : str
-    n_images : int
-    mean : (K,)
-        Weighted mean of the latents.
-    covariance : (K, K)
-        Weighted covariance of the latents.
-    """
-
-    name: str
-    n_images: int
-    mean: Float64Array
-    covariance: Float64Array
-
-
-def group_statistics(sums: Sums, groups: Sequence[str]) -> list[GroupStatistics]:
-    """Return means and covariances from the sums over all sites."""
-    found = []
-    for g, name in enumerate(groups):
-        weight = sums["weight_sum"][g]
-        mean = sums["latent_sum"][g] / weight
-        covariance = sums["latent_scatter"][g] / weight - np.outer(mean, mean)
-        found.append(GroupStatistics(name, round(sums["group_size"][g]), mean, covariance))
-    return found
 
 
 def _column(

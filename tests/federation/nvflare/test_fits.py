@@ -38,7 +38,7 @@ def finish(process):
     assert process.wait(PATIENCE) == 0
 
 
-@pytest.mark.parametrize(("options", "tolerance"), [((), 1e-4), (("--no-secure-sum",), 1e-5)])
+@pytest.mark.parametrize(("options", "tolerance"), [((), 1e-4), (("--in-the-open",), 1e-5)])
 def test_a_fit_has_the_numbers_of_the_pooled_fit(hospitals, pooled, tmp_path, options, tolerance):
     output = tmp_path / "model.safetensors"
     finish(hospitals.fit(output, "--iterations", N_ITER, *options))

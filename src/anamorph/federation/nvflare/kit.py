@@ -61,7 +61,7 @@ class Kit:
 
     @property
     def work(self) -> Path:
-        """Whatever a fit leaves behind: jobs, latents, logs."""
+        """Whatever a fit leaves behind: latents, the audit log, jobs."""
         return self.folder / "work"
 
     def certificate(self, site: str) -> Path:

@@ -76,17 +76,12 @@ def open_agent(kit: Kit) -> SiteAgent:
         kit.name,
         data.open_images(),
         data.read_policy(),
-        agent_folder(kit),
+        kit.work,
         Identity.from_pem(kit.name, key, certificates),
         columns=data.columns,
         memory_budget=data.memory_budget,
         n_threads=data.n_threads,
     )
-
-
-def agent_folder(kit: Kit) -> Path:
-    """Return where a site keeps its latents, its ledger and its audit log."""
-    return kit.work / "site"
 
 
 def _path(kit: Kit) -> Path:

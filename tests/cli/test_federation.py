@@ -1,0 +1,125 @@
+"""Fits and analyses across sites from the command line."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from anamorph import ShapeAppearanceModel
+from tests.cli.conftest import QUICK, blobs
+from tests.io.filemaking import save_picture
+
+N_IMAGES = 11
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shared")
+    for n, image in enumerate(blobs(N_IMAGES, (12, 10))):
+        save_picture(folder / f"image{n}.png", (255 * image).astype(np.uint8))
+    rows = [f"image{n}\t{'case' if n % 2 else 'control'}\t{1 + n % 3}" for n in range(N_IMAGES)]
+    text = "\n".join(["participant_id\tdiagnosis\tweight", *rows])
+    (folder / "participants.tsv").write_text(text + "\n")
+    (folder / "policy.toml").write_text("minimum_images = 1\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def policy(folder):
+    return ("--policy", folder / "policy.toml")
+
+
+def simulate(anamorph, folder, output, *more, **options):
+    return anamorph("federation", "simulate", folder, "-o", output, *QUICK, *more, **options)
+
+
+def test_simulate_gives_the_model_of_one_machine(anamorph, folder, policy, tmp_path):
+    shared, pooled = tmp_path / "shared.safetensors", tmp_path / "pooled.safetensors"
+    result = simulate(anamorph, folder, shared, *policy, "--json", succeeds=True).json
+    assert result["sites"] == ["site1", "site2", "site3"]
+    assert result["n_images"] == N_IMAGES
+    anamorph("fit", folder, "-o", pooled, *QUICK, succeeds=True)
+    one, other = (ShapeAppearanceModel.load(path) for path in (shared, pooled))
+    np.testing.assert_allclose(one.objective_, other.objective_, rtol=1e-4)
+    assert not list(tmp_path.glob("shared*latents*"))
+    assert not (tmp_path / "shared.checkpoint").exists()
+    audit = anamorph("site", "audit", tmp_path / "shared.sites" / "site1", "--json", succeeds=True)
+    answered = [line for line in audit.json["lines"] if line["event"] == "answered"]
+    assert {line["n_images"] for line in answered} == {4}
+    assert all(line["masked"] for line in answered)
+    shown = anamorph("site", "audit", tmp_path / "shared.sites" / "site1", succeeds=True).stdout
+    assert "update_latents" in shown
+    assert "0 refused" in shown
+
+
+def test_a_site_that_refuses_is_told_in_one_line(anamorph, folder, tmp_path):
+    result = simulate(anamorph, folder, tmp_path / "m.safetensors")
+    assert "refuses: this site has fewer images than the 10" in result.error
+    result = simulate(anamorph, folder, tmp_path / "n.safetensors", "--sites", "2")
+    assert "at least 3 sites" in result.error
+
+
+def test_a_policy_that_is_wrong(anamorph, folder, tmp_path):
+    rules = tmp_path / "policy.toml"
+    for text, expected in [
+        ("minimum = 3", "unknown rule 'minimum'; known are minimum_images"),
+        ("minimum_images = -1", "must be an integer >= 0, got -1"),
+        ("secure_sum = 1", "secure_sum must be true or false"),
+        ("questions = ['latents']", "unknown question 'latents'"),
+        ("questions = 3", "questions must be a list"),
+        ("a = [", "is not TOML"),
+    ]:
+        rules.write_text(text)
+        result = simulate(anamorph, folder, tmp_path / "m.safetensors", "--policy", rules)
+        assert expected in result.error
+    result = simulate(anamorph, folder, tmp_path / "m.safetensors", "--policy", tmp_path / "no")
+    assert "cannot be read" in result.error
+
+
+def test_statistics_are_those_of_all_latents(anamorph, folder, policy, tmp_path):
+    shared = tmp_path / "shared.safetensors"
+    anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
+    table, latents_table = tmp_path / "statistics.tsv", tmp_path / "latents.tsv"
+    anamorph(
+        *("federation", "statistics", shared, folder, "-o", table, *policy),
+        *("--participants", folder / "participants.tsv"),
+        *("--group-by", "diagnosis", "--weight-by", "weight"),
+        succeeds=True,
+    )
+    anamorph("site", "encode", shared, folder, "-o", latents_table, succeeds=True)
+    latents = np.loadtxt(latents_table, skiprows=1, usecols=(1, 2), delimiter="\t")
+    with open(table, newline="") as file:
+        rows = {
+            (row["group"], row["statistic"]): row for row in csv.DictReader(file, delimiter="\t")
+        }
+    numbers = np.arange(N_IMAGES)
+    for group, members in (("case", numbers % 2 == 1), ("control", numbers % 2 == 0)):
+        weights = (1 + numbers % 3)[members]
+        mean = np.average(latents[members], axis=0, weights=weights)
+        covariance = np.cov(latents[members].T, aweights=weights, ddof=0)
+        row = rows[group, "mean"]
+        assert int(row["n_images"]) == members.sum()
+        np.testing.assert_allclose([float(row["z1"]), float(row["z2"])], mean, atol=1e-5)
+        row = rows[group, "covariance_z2"]
+        np.testing.assert_allclose([float(row["z1"]), float(row["z2"])], covariance[1], atol=1e-5)
+
+
+def test_statistics_of_groups_that_are_too_small(anamorph, folder, tmp_path):
+    shared, rules = tmp_path / "shared.safetensors", tmp_path / "policy.toml"
+    anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
+    rules.write_text("minimum_images = 3")
+    result = anamorph(
+        *("federation", "statistics", shared, folder, "-o", tmp_path / "s.tsv"),
+        *("--participants", folder / "participants.tsv", "--group-by", "diagnosis"),
+        *("--policy", rules),
+    )
+    assert "refuses: group" in result.error
+    result = anamorph(
+        *("federation", "statistics", shared, folder, "-o", tmp_path / "s.tsv"),
+        *("--group-by", "diagnosis", "--policy", rules),
+    )
+    assert "--participants" in result.error
+
+
+def test_an_audit_of_nothing(anamorph, tmp_path):
+    assert "does not exist" in anamorph("site", "audit", tmp_path / "nowhere").error
