@@ -6,15 +6,18 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from argparse import Namespace
 from pathlib import Path
 from types import FrameType
 
 import psutil
 
+from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.hardening import harden
 from anamorph.federation.nvflare.kit import Kit, open_kit
 
@@ -38,6 +41,7 @@ def run_site(kit: Kit) -> None:
 
 def start_coordinator(kit: Kit) -> subprocess.Popen[bytes]:
     """Start the coordinator's server, which ends when this process does."""
+    _wait_for_port(kit)
     harden(kit)
     _forget_jobs(kit)
     with (kit.work / "server.log").open("ab") as log:
@@ -52,12 +56,12 @@ def start_coordinator(kit: Kit) -> subprocess.Popen[bytes]:
 
 def end_coordinator(server: subprocess.Popen[bytes]) -> None:
     """End the coordinator's server and its job."""
-    server.terminate()
-    try:
-        server.wait(_ENDING)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+    with server:  # which closes the pipe and waits
+        server.terminate()
+        try:
+            server.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            server.kill()
 
 
 def _run_coordinator(kit: Kit) -> None:
@@ -67,6 +71,24 @@ def _run_coordinator(kit: Kit) -> None:
     _end_on_signals()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     main(_arguments(kit, fed_server="fed_server.json"))
+
+
+def _wait_for_port(kit: Kit) -> None:
+    """Wait until a server that is about to end has left its port."""
+    until = time.monotonic() + _ENDING
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", kit.port))
+                return
+            except OSError:
+                if time.monotonic() > until:
+                    raise ConsortiumError(
+                        f"port {kit.port} is in use on this computer: end what uses it, or make "
+                        "kits for another port"
+                    ) from None
+        time.sleep(_ENDING / 20)
 
 
 def _forget_jobs(kit: Kit) -> None:
