@@ -151,18 +151,6 @@ def name_class(job: Path, path: str, arguments: object = None) -> None:
 # ---- policies
 
 
-def test_a_question_that_the_policy_does_not_list_is_refused(hospitals, tmp_path):
-    output, policy = tmp_path / "model.safetensors", hospitals.policy.read_text()
-    hospitals.policy.write_text(policy + 'questions = ["moments", "start_latents"]\n')
-    try:
-        assert hospitals.fit(output, "--iterations", 1, "--seed", 5).wait(PATIENCE) == 1
-    finally:
-        hospitals.policy.write_text(policy)
-    text = output.with_suffix(".txt").read_text()
-    assert "question 'transform_latents' is not answered here" in text
-    assert not output.exists()
-
-
 def test_a_site_with_too_few_images_does_not_start(hospitals, tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("minimum_images = 11\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import socket
 import tempfile
 import time
 from collections.abc import Sequence
@@ -38,7 +39,9 @@ class Session:
 
     def __init__(self, kit: Kit, timeout: float) -> None:
         _log_to(kit.work / "session.log")
-        self._session = _log_in(kit, timeout)
+        until = time.monotonic() + timeout
+        _wait_for_port(kit, until)
+        self._session = _log_in(kit, until)
 
     def close(self) -> None:
         """Log out."""
@@ -72,8 +75,19 @@ class Session:
             raise SessionError(str(error)) from error
 
 
-def _log_in(kit: Kit, timeout: float) -> Any:
-    until = time.monotonic() + timeout
+def _wait_for_port(kit: Kit, until: float) -> None:
+    """Wait until somebody listens: NVFLARE itself would try again only seconds later."""
+    while True:
+        try:
+            socket.create_connection((kit.host, kit.port), _LOGIN).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise SessionError(f"nobody listens at {kit.host}:{kit.port}") from error
+            time.sleep(_PAUSE)
+
+
+def _log_in(kit: Kit, until: float) -> Any:
     while True:
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # it says what it is connecting to
