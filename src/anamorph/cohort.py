@@ -18,7 +18,8 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from anamorph.encoding import improve, propose
 from anamorph.generator import Generator
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
+from anamorph.large_sums import SumOnDisk, is_large
 from anamorph.latents import starting_latents
 from anamorph.likelihoods import Derivatives, Gaussian
 from anamorph.parameters import Parameters
@@ -64,6 +66,8 @@ class Cohort:
         Bytes for batches of images and kept displacements (not for the model itself).
     start : (N, K), optional
         Latents to start from.
+    scratch : Path, optional
+        Folder for sums that are too large for memory; all are in memory by default.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Cohort:
         identities: Sequence[int | str],
         memory_budget: int | None = None,
         start: Float64Array | None = None,
+        scratch: Path | None = None,
     ) -> None:
         self.images = images
         self.settings = settings
@@ -81,6 +86,7 @@ class Cohort:
         self._budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
         self.latents_before_turn = self.latents
         self._start = start
+        self._scratch = scratch
         self._latents_version = 0
         self._displacements = _KeptDisplacements(len(images), settings, self._budget // 2)
         self._proposal: _LatentProposal | None = None
@@ -266,7 +272,10 @@ class Cohort:
         """
         generator, space = self._current(), self.settings.space
         n_columns = weights.shape[1]
-        gradient, hessian = (np.zeros((n_columns, size, *space)) for size in sizes)
+        gradient, hessian = (
+            self._new_sum(name, (n_columns, size, *space))
+            for name, size in zip(("gradient", "hessian"), sizes, strict=True)
+        )
         values = np.empty(len(self.latents))
         for batch in self._batches():
             n_images = batch.stop - batch.start if n_columns else 0
@@ -285,10 +294,15 @@ class Cohort:
 
             run_parallel(differentiate, _parts(batch))
             if n_columns:
-                _add_products(gradient, weights[batch], fields[0])
-                _add_products(hessian, weights[batch] ** 2, fields[1])
+                gradient.add_products(weights[batch], fields[0])
+                hessian.add_products(weights[batch] ** 2, fields[1])
         self._displacements.close(self._warp_key())
-        return self._answer(question, values.sum(), gradient, hessian)
+        return self._answer(question, values.sum(), gradient.array(), hessian.array())
+
+    def _new_sum(self, name: str, shape: tuple[int, ...]) -> _SumInMemory | SumOnDisk:
+        if self._scratch is not None and is_large(math.prod(shape)):
+            return SumOnDisk(self._scratch / f"{name}.float32", shape)
+        return _SumInMemory(shape)
 
     def _current(self) -> Generator:
         if self._generator is None:
@@ -328,7 +342,10 @@ class Cohort:
             yield slice(start, stop)
 
     def _answer(self, question: str, *values: ArrayLike) -> Sums:
-        arrays = [np.asarray(value, dtype=np.float64) for value in values]
+        arrays: list[Any] = [
+            value if isinstance(value, np.memmap) else np.asarray(value, dtype=np.float64)
+            for value in values
+        ]
         return Sums(len(self.images), dict(zip(FIELDS[question], arrays, strict=True)))
 
 
@@ -378,15 +395,24 @@ def _parts(batch: slice) -> list[slice]:
     return [slice(batch.start + first, batch.start + last) for first, last in bounds]
 
 
-def _add_products(total: Float64Array, weights: Float64Array, fields: Array) -> None:
-    """Add sum_n weights_nk fields_n to every total_k, some voxels at a time."""
-    flat_total = total.reshape(len(total), -1)
-    flat_fields = fields.reshape(len(fields), -1)
-    factors = np.ascontiguousarray(weights.T, fields.dtype)
+class _SumInMemory:
+    """A sum of fields, weighted for each column, in float64."""
 
-    def add(bounds: tuple[int, int]) -> None:
-        columns = slice(*bounds)
-        flat_total[:, columns] += factors @ flat_fields[:, columns]
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._total = np.zeros(shape)
 
-    n_columns = flat_fields.shape[1]
-    run_parallel(add, slabs(n_columns, max(n_threads(), n_columns // _COLUMNS_PER_PRODUCT)))
+    def add_products(self, weights: Float64Array, fields: Array) -> None:
+        """Add sum_n weights_nk fields_n to every column k, some voxels at a time."""
+        flat_total = self._total.reshape(len(self._total), -1)
+        flat_fields = fields.reshape(len(fields), -1)
+        factors = np.ascontiguousarray(weights.T, fields.dtype)
+
+        def add(bounds: tuple[int, int]) -> None:
+            columns = slice(*bounds)
+            flat_total[:, columns] += factors @ flat_fields[:, columns]
+
+        n_columns = flat_fields.shape[1]
+        run_parallel(add, slabs(n_columns, max(n_threads(), n_columns // _COLUMNS_PER_PRODUCT)))
+
+    def array(self) -> Float64Array:
+        return self._total

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from anamorph.cohort import Cohort
-from anamorph.federation.answers import BLOCK_LENGTH, Answer, Row
+from anamorph.federation.answers import Answer, Row
 from anamorph.federation.audit import AuditLog
 from anamorph.federation.errors import (
     FederationError,
@@ -141,6 +141,9 @@ class SiteAgent:
                 return self._refuse(message, error)
             except KeyError as error:
                 return self._refuse(message, MessageError(f"the message has no {error}"))
+            except OSError as error:
+                text = f"the disk of this site fails ({error.strerror}): make space"
+                return self._refuse(message, StorageError(text))
             except Exception:  # its text may name files of the site: it stays in the site's log
                 logger.exception("The agent of %s failed", self.name)
                 return self._refuse(message, SiteFailure("the log of this site says why"))
@@ -191,8 +194,10 @@ class SiteAgent:
         return {"step": self._ledger.last_step(name)}
 
     def _new_fit(self, name: str, settings: Settings) -> _Fit:
-        cohort = Cohort(self.images, settings, self._identities, self._memory_budget)
         store = LatentStore(self.folder / "fits" / name)
+        cohort = Cohort(
+            self.images, settings, self._identities, self._memory_budget, scratch=store.folder
+        )
         return _Fit(name, settings, cohort, Published(settings), store)
 
     def _restore(self, message: Message) -> Message:
@@ -311,7 +316,7 @@ class SiteAgent:
         sums = self._sums(fit, question, arguments)
         if {name: value.shape for name, value in sums.fields.items()} != row.field_shapes:
             raise SiteFailure(f"the sums of {question} do not have the shapes they should")
-        answer = Answer(sums, row, fit.store.folder)
+        answer = Answer(sums, row)
         if cohort.latents is not before or fit.lacks_latents:
             fit.store.save(message["step"], cohort.latents)
         fit.store.drop(before=message["keep_from"])
@@ -344,7 +349,7 @@ class SiteAgent:
     def _numbers(self, answer: Answer, index: int, is_masked: bool) -> np.ndarray[Any, Any]:
         if is_masked:
             return self._masking.block(answer, index)
-        block = np.empty(min(BLOCK_LENGTH, answer.row.length - BLOCK_LENGTH * index))
+        block = np.empty(answer.row.n_numbers(index))
         for piece, values in answer.pieces(index):
             block[piece.here] = values
         return block

@@ -1,7 +1,7 @@
 """Answers in blocks: the number of images and all fields, one after the other, as one long row.
 
-Both ends know the shapes of an answer, so that a block is nothing but numbers. An answer that is
-large waits on disk in float32, and is never in memory twice.
+Both ends know the shapes of an answer, so that a block is nothing but numbers. Large sums wait on
+disk (`large_sums`), and a block of them is all that is ever in memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.federation.errors import StorageError
 from anamorph.federation.questions import Shape
 from anamorph.federation.wire import BLOCK_BYTES
-from anamorph.io.guard import reason
 from anamorph.sums import Sums
 
 #: Numbers in a block: 8 bytes each, masked or not.
 BLOCK_LENGTH = BLOCK_BYTES // 8
-#: An answer with more bytes than this (in float64) waits on disk.
-_MOST_BYTES_IN_MEMORY = 256 * 2**20
 N_IMAGES = "n_images"
 
 
@@ -66,14 +62,13 @@ class Row:
         """Shapes of the fields alone."""
         return {name: shape for name, shape in self.shapes.items() if name != N_IMAGES}
 
-    @property
-    def is_large(self) -> bool:
-        """Whether an answer should wait on disk."""
-        return 8 * self.length > _MOST_BYTES_IN_MEMORY
-
     def block(self, index: int) -> slice:
         """Return which numbers a block holds."""
         return slice(BLOCK_LENGTH * index, min(BLOCK_LENGTH * (index + 1), self.length))
+
+    def n_numbers(self, index: int) -> int:
+        """Return how many numbers a block holds."""
+        return min(BLOCK_LENGTH, self.length - BLOCK_LENGTH * index)
 
     def pieces(self, index: int) -> Iterator[Piece]:
         """Yield the parts of a block, field by field."""
@@ -92,20 +87,23 @@ class _Numbers(Protocol):
 
 
 class _NumbersOnDisk:
-    """Numbers in a file, read when needed and never mapped, so that they take no memory."""
+    """Numbers in a file of float32, read when needed and never mapped: they take no memory."""
 
-    def __init__(self, path: Path, values: NDArray[np.floating]) -> None:
-        self._path = path
-        try:
-            values.astype(np.float32).tofile(path)
-        except OSError as error:
-            path.unlink(missing_ok=True)
-            raise StorageError(
-                f"an answer cannot be kept on the disk of this site ({reason(error)}): make space"
-            ) from None
+    def __init__(self, path: Path, length: int) -> None:
+        self._path, self._length = path, length
 
     def __getitem__(self, part: slice) -> NDArray[np.floating]:
         return np.fromfile(self._path, np.float32, part.stop - part.start, offset=4 * part.start)
+
+    def largest(self) -> float:
+        """Return the largest absolute value; not finite where a value is not."""
+        starts = range(0, self._length, BLOCK_LENGTH)
+        parts = (self[start : min(start + BLOCK_LENGTH, self._length)] for start in starts)
+        return float(np.max([_largest(part) for part in parts]))
+
+
+def _largest(values: NDArray[np.floating]) -> float:
+    return float(max(values.max(), -values.min())) if values.size else 0.0
 
 
 class Answer:
@@ -114,9 +112,8 @@ class Answer:
     Parameters
     ----------
     sums : Sums
+        Fields that are mapped files of float32 stay there.
     row : Row
-    folder : Path
-        Where a large answer waits, in place of the one before.
 
     Attributes
     ----------
@@ -124,17 +121,17 @@ class Answer:
         Largest absolute value of each field; not finite where a value is not.
     """
 
-    def __init__(self, sums: Sums, row: Row, folder: Path) -> None:
+    def __init__(self, sums: Sums, row: Row) -> None:
         self.row = row
         self.n_images = sums.n_images
-        self._numbers: dict[str, _Numbers] = {N_IMAGES: np.array([float(sums.n_images)])}
         self.largest = {N_IMAGES: float(sums.n_images)}
+        self._numbers: dict[str, _Numbers] = {N_IMAGES: np.array([float(sums.n_images)])}
         for name, values in sums.fields.items():
-            self.largest[name] = float(max(values.max(), -values.min())) if values.size else 0.0
-            flat = values.reshape(-1)
-            self._numbers[name] = (
-                _NumbersOnDisk(folder / f"answer-{name}.float32", flat) if row.is_large else flat
-            )
+            if isinstance(values, np.memmap):
+                numbers = _NumbersOnDisk(Path(str(values.filename)), values.size)
+                self._numbers[name], self.largest[name] = numbers, numbers.largest()
+            else:
+                self._numbers[name], self.largest[name] = values.reshape(-1), _largest(values)
 
     def pieces(self, index: int) -> Iterator[tuple[Piece, NDArray[np.floating]]]:
         """Yield the parts of a block, and their numbers."""

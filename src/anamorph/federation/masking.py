@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.federation.answers import BLOCK_LENGTH, Answer
+from anamorph.federation.answers import Answer
 from anamorph.federation.errors import (
     AnswerError,
     MessageError,
@@ -82,8 +82,7 @@ class Masking:
         """Return a masked block of an answer."""
         if self._occasion is None:
             raise StaleStepError("no masks were agreed on")
-        length = min(BLOCK_LENGTH, answer.row.length - BLOCK_LENGTH * index)
-        block = np.empty(length, np.uint64)
+        block = np.empty(answer.row.n_numbers(index), np.uint64)
         for piece, values in answer.pieces(index):
             exponent = self._exponents[piece.name]
             block[piece.here] = to_fixed_point(values, exponent, self._n_sites, piece.name)

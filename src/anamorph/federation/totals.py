@@ -14,6 +14,7 @@ from anamorph.federation.answers import N_IMAGES, Row
 from anamorph.federation.errors import AnswerError, SitesLostError
 from anamorph.federation.questions import Shape
 from anamorph.federation.secure_sum import from_fixed_point
+from anamorph.large_sums import is_large
 from anamorph.sums import Sums
 
 _MOST_IMAGES = 2**40
@@ -32,14 +33,15 @@ class Total:
 
     def __init__(self, row: Row, n_sites: int, exponents: Mapping[str, int] | None) -> None:
         self._row, self._n_sites, self._exponents = row, n_sites, exponents
-        field = _OnDisk if row.is_large else _InMemory
-        self._fields: dict[str, _Field] = {name: field(shape) for name, shape in row.shapes.items()}
+        self._fields: dict[str, _Field] = {
+            name: _OnDisk(shape) if is_large(math.prod(shape)) else _InMemory(shape)
+            for name, shape in row.shapes.items()
+        }
 
     def add_block(self, index: int, blocks: Mapping[str, Any]) -> None:
         """Add up a block of all sites, by name."""
-        block = self._row.block(index)
         dtype = np.dtype(np.float64 if self._exponents is None else np.uint64)
-        total = np.zeros(block.stop - block.start, dtype)
+        total: NDArray[Any] = np.zeros(self._row.n_numbers(index), dtype)
         wrong = {}
         for name in sorted(blocks):
             values = blocks[name]
@@ -105,8 +107,6 @@ class _OnDisk:
 
     def array(self) -> NDArray[np.float64]:
         self._file.flush()
-        if not math.prod(self._shape):
-            return np.empty(self._shape)
         mapped: Any = np.memmap(self._file, np.float32, "r", shape=self._shape)
         self._file.close()  # the mapping stays
         return np.asarray(mapped)
