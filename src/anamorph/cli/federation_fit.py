@@ -141,7 +141,8 @@ def _drive(
     kit: Kit, request: FitRequest, patience: float, go_on: bool, messages: Messages
 ) -> dict[str, Any]:
     from anamorph.cli.bar import FitDisplay
-    from anamorph.federation.nvflare.driver import Driver, Watch
+    from anamorph.federation.nvflare.driver import Driver
+    from anamorph.federation.nvflare.following import Watch
     from anamorph.progress import Progress
 
     try:

@@ -12,39 +12,22 @@ import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anamorph.federation.nvflare.errors import ConsortiumError
-from anamorph.federation.nvflare.events import EventReader
+from anamorph.federation.nvflare.following import Ending, Job, Watch
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.party import end_coordinator, start_coordinator
-from anamorph.federation.nvflare.request import FitRequest, events_path
+from anamorph.federation.nvflare.request import FitRequest
 from anamorph.federation.nvflare.session import Session, SessionError
 
-_LOOK = 0.3  # seconds between looks at events
-_LOOK_AT_JOB = 1.0
+_LOOK = 0.3  # seconds between looks at who is there
 _SERVER_START = 60.0
 # Jobs in a row that may end without an iteration: what fails that often fails for a reason.
-_MOST_IDLE_JOBS = 5
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Whom to tell what happens.
-
-    Attributes
-    ----------
-    stage : callable
-        Told what is going on, in words.
-    iteration : callable
-        Told the facts of a `Progress` after every iteration.
-    """
-
-    stage: Callable[[str], object]
-    iteration: Callable[[dict[str, Any]], object]
+_MOST_JOBS_IN_VAIN = 5
 
 
 class Driver:
@@ -81,75 +64,25 @@ class Driver:
         ConsortiumError
             If it cannot go on. The same request goes on from its checkpoint.
         """
-        n_idle = 0
-        while n_idle < _MOST_IDLE_JOBS:
+        n_in_vain = 0
+        while n_in_vain < _MOST_JOBS_IN_VAIN:
             try:
                 sites = self._present_sites(request, may_go_on_without)
-                replace(request, may_go_on_without=len(sites) < len(self._kit.sites)).write(
-                    self._kit
-                )
-                result, has_advanced = self._run_job(sites)
-            except SessionError as error:  # the server died, or was never there
+                is_complete = len(sites) == len(self._kit.sites)
+                replace(request, may_go_on_without=not is_complete).write(self._kit)
+                job = Job(self._kit, self._connected(), sites, self._watch)
+                ending = job.follow(self._server_is_alive)
+            except SessionError as error:
                 self._watch.stage(f"The server does not answer ({error}): starting it again")
                 self._end_server()
-                result, has_advanced = None, False
-            if result is not None:
-                return result
-            n_idle = 0 if has_advanced else n_idle + 1
+                ending = Ending(None, is_in_vain=True)
+            if ending.result is not None:
+                return ending.result
+            n_in_vain = n_in_vain + 1 if ending.is_in_vain else 0
         raise ConsortiumError(
-            f"{_MOST_IDLE_JOBS} jobs in a row ended before an iteration was done; the logs in "
-            f"{self._kit.work} and at the sites say why"
+            f"{_MOST_JOBS_IN_VAIN} jobs in a row ended before an iteration was done; the logs in "
+            f"{self._kit.folder} and at the sites say why"
         )
-
-    # ---- jobs
-
-    def _run_job(self, sites: list[str]) -> tuple[dict[str, Any] | None, bool]:
-        """Run a job; return its result, None if it is to be begun again, and if it got further."""
-        events = EventReader(events_path(self._kit))
-        session = self._connected()
-        job = session.submit(sites)
-        next_look, has_advanced, began = 0.0, False, False
-        while True:
-            for event in events.new():
-                if event["kind"] == "iteration":
-                    has_advanced = True
-                began = True
-                result = self._hear(event)
-                if result is not None:
-                    return result, True
-            if self._server is None or self._server.poll() is not None:
-                raise SessionError("its process died")
-            if time.monotonic() >= next_look:
-                if session.status(job).startswith("FINISHED"):
-                    break
-                next_look = time.monotonic() + _LOOK_AT_JOB
-            time.sleep(_LOOK)
-        for event in events.new():  # what was told between the two looks
-            has_advanced = has_advanced or event["kind"] == "iteration"
-            result = self._hear(event)
-            if result is not None:
-                return result, True
-        self._watch.stage(
-            "The job ended too early: beginning it again" if began else "The job could not begin"
-        )
-        return None, has_advanced
-
-    def _hear(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Pass an event on; return the result if this is it."""
-        kind = event.pop("kind")
-        if kind == "done":
-            return event
-        if kind == "iteration":
-            self._watch.iteration(event)
-        elif kind == "began":
-            self._watch.stage(f"Fitting with {', '.join(event['sites'])}")
-        elif kind == "lost":
-            self._watch.stage(f"Lost a site ({event['text']})")
-        elif kind == "refused":
-            raise ConsortiumError(event["text"])
-        elif kind == "failed":
-            raise ConsortiumError(f"{event['text']}; more is in the logs in {self._kit.work}")
-        return None
 
     # ---- who is there
 
@@ -175,13 +108,16 @@ class Driver:
 
     def _connected(self) -> Session:
         """Return a session with the server, which is started where there is none."""
-        if self._server is None or self._server.poll() is not None:
+        if not self._server_is_alive():
             self._end_server()
             self._watch.stage("Starting the server")
             self._server = start_coordinator(self._kit)
         if self._session is None:
             self._session = Session(self._kit, _SERVER_START)
         return self._session
+
+    def _server_is_alive(self) -> bool:
+        return self._server is not None and self._server.poll() is None
 
     def _end_server(self) -> None:
         if self._session is not None:

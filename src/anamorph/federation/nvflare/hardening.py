@@ -19,7 +19,7 @@ _DOORKEEPER = "anamorph.federation.nvflare.doorkeeper.Doorkeeper"
 
 ROLE = "lead"
 _LOG_BYTES, _LOG_FILES = 20_000_000, 3
-_HEARTBEAT_TIMEOUT = 30  # seconds after which a silent site is no longer there: it beats every 10
+_HEARTBEAT_TIMEOUT = 25  # seconds after which a silent site is no longer there: it beats every 10
 _SCHEDULE_INTERVAL = 1.0
 
 
