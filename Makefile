@@ -18,7 +18,7 @@ help:
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,federation]'
 	@touch $@
 
 lint: $(READY)

@@ -128,9 +128,6 @@ def _check(settings: dict[str, Any]) -> None:
     from anamorph.arguments import checked_seed
     from anamorph.kernels.threads import use_threads
 
-    if "likelihood" in settings or "channel_axis" in settings:
-        settings.pop("likelihood", None)  # of a preset: sites know what their images are
-        settings.pop("channel_axis", None)
     with checking():
         checked_seed(settings.get("random_state"))
         with use_threads(settings.get("n_threads")):

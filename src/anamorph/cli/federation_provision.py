@@ -12,12 +12,7 @@ from anamorph.cli.extras import needs_nvflare
 from anamorph.cli.messages import talking
 
 EXAMPLES = """[bold]Examples[/bold]
-anamorph federation provision consortium.yml -o kits
-
-[bold]consortium.yml[/bold]
-name: three-hospitals
-server: {host: coordinator.example.org, port: 8002}
-sites: [london, paris, rome]"""
+anamorph federation provision consortium.yml -o kits"""
 
 
 def provision(
@@ -35,6 +30,9 @@ def provision(
     as_json: options.AsJson = False,
 ) -> None:
     """Make certificates and start kits for a coordinator and its sites.
+
+    The YAML file holds three things: a name, server: {host: HOST, port: 8002},
+    and sites, a list of names.
 
     Give each site its own kit over a channel that you trust: it holds the
     site's key. Whoever holds FOLDER/authority can make new sites.

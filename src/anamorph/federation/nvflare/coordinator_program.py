@@ -8,8 +8,10 @@ from typing import Any
 
 from nvflare.collab import collab
 
+from anamorph.federation.description import Description, described
 from anamorph.federation.errors import FederationError, SitesLostError
 from anamorph.federation.fit import Terms, federated_fit
+from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.events import EventWriter
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.request import FitRequest, events_path
@@ -50,11 +52,7 @@ def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None
         patience=0.0,
         may_go_on_without=request.may_go_on_without,
     )
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
-        for name, value in request.settings.items()
-    }
-    model = ShapeAppearanceModel(**given)
+    model = _model(request, described(transport, transport.names, request.timeout))
     with use_threads(model.n_threads), one_blas_thread:
         result = federated_fit(
             model,
@@ -66,3 +64,18 @@ def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None
         )
     model.save(request.output)
     events.write("done", **asdict(result))
+
+
+def _model(request: FitRequest, description: Description) -> ShapeAppearanceModel:
+    """Return the model to fit, whose likelihood is that of the sites' images."""
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+        for name, value in request.settings.items()
+    }
+    likelihood = description.format.likelihood
+    if given.setdefault("likelihood", likelihood) != likelihood:
+        raise ConsortiumError(
+            f"the settings are for {given['likelihood']} images, and those of the sites are "
+            f"{likelihood}: start the sites with --likelihood {given['likelihood']}"
+        )
+    return ShapeAppearanceModel(**given)
