@@ -98,7 +98,7 @@ def serve(
         _identity(NAMES[number], private, known),
         identities=identities,
         n_threads=1,
-        memory_budget=2**28,
+        memory_budget=2**30,
     )
     while data := pipe.recv_bytes():
         pipe.send_bytes(pack(agent.handle(unpack(data))))

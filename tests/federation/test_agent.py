@@ -165,6 +165,23 @@ def test_a_site_without_latents_finds_them_by_encoding(tmp_path):
     assert np.abs(latents_of(agent)).max() > 0
 
 
+def test_a_site_that_was_away_does_not_use_latents_of_before(tmp_path):
+    agent, coordinator = started(tmp_path)
+    coordinator.ask("mean_derivatives", {"shift": np.ones(2)})
+    old, away = latents_of(agent), coordinator.step + 10
+    coordinator.step += 20
+    assert "no latents of step" in coordinator.restore(away)["text"]
+    assert "error" not in coordinator.restore(away, may_encode=True)
+    coordinator.ask("propose_latents")
+    found = latents_of(agent)
+    assert np.abs(found - old).max() > 0.1
+    step = coordinator.step
+    coordinator.ask("mean_derivatives", {"shift": np.ones(2)})
+    coordinator.restore(step)
+    np.testing.assert_array_equal(latents_of(agent), found)
+    assert "no latents of step" in coordinator.restore(away)["text"]
+
+
 def test_blocks_are_of_the_last_answer_only(tmp_path):
     _, coordinator = started(tmp_path)
     reply = coordinator.ask("moments")

@@ -8,18 +8,16 @@ that lost its way, or a site that was started again, goes back to one of those s
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from anamorph.cohort import Cohort
-from anamorph.federation.answers import Answer, Row
+from anamorph.federation.answers import Answer
 from anamorph.federation.audit import AuditLog
 from anamorph.federation.errors import (
     FederationError,
@@ -33,40 +31,19 @@ from anamorph.federation.identity import Identity
 from anamorph.federation.ledger import Ledger
 from anamorph.federation.masking import Masking
 from anamorph.federation.policy import Policy
-from anamorph.federation.published import Published
-from anamorph.federation.questions import answer_shapes, check_arguments
-from anamorph.federation.statistics import encoded_latents, group_sums
-from anamorph.federation.store import LatentStore
-from anamorph.federation.wire import Message, pack
-from anamorph.generator import Generator
+from anamorph.federation.questions import check_arguments
+from anamorph.federation.site_fit import SiteFit
+from anamorph.federation.wire import Message
 from anamorph.io.collection import ImageCollection
 from anamorph.io.modelfile import settings_from
 from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.settings import Settings
-from anamorph.sums import ANALYSES, FIELDS, Sums
+from anamorph.sums import ANALYSES, FIELDS
 
 logger = logging.getLogger("anamorph")
 
-# Its answer depends on the images alone, whatever was published and wherever latents are.
-_ABOUT_IMAGES_ALONE = ("moments",)
 # Sums of nothing, or of random numbers that know nothing of the images: anyone may see them.
 _HARMLESS = ("start_latents", "transform_latents", "keep_displacements")
-
-
-@dataclass
-class _Fit:
-    """What a site holds during a fit."""
-
-    name: str
-    settings: Settings
-    cohort: Cohort
-    published: Published
-    store: LatentStore
-    step: int | None = None  # None: where to go on from is not known
-    lacks_latents: bool = False
-    request: str = ""
-    content: str = ""
-    answer: Answer | None = None
 
 
 class SiteAgent:
@@ -117,7 +94,7 @@ class SiteAgent:
         self._columns = {} if columns is None else columns
         self._memory_budget, self._n_threads = memory_budget, n_threads
         self._lock = threading.Lock()
-        self._fit: _Fit | None = None
+        self._fit: SiteFit | None = None
         self._masking = Masking(identity)
         self._tasks: dict[str, Callable[[Message], Message]] = {
             "describe": self._describe,
@@ -174,7 +151,7 @@ class SiteAgent:
 
     def _join(self, message: Message) -> Message:
         """Take part in a fit: its name, its settings, how many iterations it may take."""
-        name, settings = message["fit"], settings_from(message["settings"])
+        name, settings = message["fit"], _settings(message["settings"])
         self.policy.check_images(len(self.images))
         self.policy.check_settings(settings, message["n_iter"])
         given = (settings.likelihood_name, settings.space, settings.n_channels)
@@ -193,35 +170,22 @@ class SiteAgent:
         self.audit.write(event="joined", fit=name, n_iter=message["n_iter"])
         return {"step": self._ledger.last_step(name)}
 
-    def _new_fit(self, name: str, settings: Settings) -> _Fit:
-        store = LatentStore(self.folder / "fits" / name)
-        cohort = Cohort(
-            self.images, settings, self._identities, self._memory_budget, scratch=store.folder
-        )
-        return _Fit(name, settings, cohort, Published(settings), store)
+    def _new_fit(self, name: str, settings: Settings) -> SiteFit:
+        folder = self.folder / "fits" / name
+        return SiteFit(name, settings, self.images, self._identities, folder, self._memory_budget)
 
     def _restore(self, message: Message) -> Message:
         """Go back to the latents after a step (0: to none), and count on from another step."""
         fit, step, target = self._joined(message), message["step"], message["to"]
-        if step <= self._ledger.last_step(fit.name):
-            raise StaleStepError(
-                f"step {step} was taken before: this site has come to "
-                f"{self._ledger.last_step(fit.name)}"
-            )
-        latents = fit.store.load(target, len(self.images)) if target else None
-        if target and latents is None and not message["may_encode"]:
-            raise StaleStepError(f"this site has no latents of step {target}")
-        if latents is not None:
-            fit.cohort.restore(latents)
-        fit.store.drop(before=target, after=target)
+        last = self._ledger.last_step(fit.name)
+        if step <= last:
+            raise StaleStepError(f"step {step} was taken before: this site has come to {last}")
+        fit.go_back(target, step, was_there=target <= last, may_encode=message["may_encode"])
         self._ledger.note_step(fit.name, step)
-        fit.published = Published(fit.settings)
-        fit.step, fit.answer = step, None
-        fit.lacks_latents = bool(target) and latents is None
         self.audit.write(event="restored", fit=fit.name, to=target, step=step)
         return {"next_key": self._masking.offer(fit.name, step + 1, 0)}
 
-    def _joined(self, message: Message) -> _Fit:
+    def _joined(self, message: Message) -> SiteFit:
         if self._fit is None or self._fit.name != message["fit"]:
             raise StaleStepError(f"this site has not joined fit {message['fit']}, or was restarted")
         return self._fit
@@ -245,8 +209,8 @@ class SiteAgent:
         is_masked = message["keys"] is not None
         self.policy.check_roster(self.name, message["roster"], is_masked)
         check_arguments(question, fit.settings, arguments)
-        self._take_parameters(fit, message)
-        request = _digest(pack({"question": question, "arguments": arguments}), fit.published)
+        fit.take_parameters(message["parameters"])
+        request = fit.request(question, arguments)
         answer = self._answer_once(fit, message, request)
         if is_masked:
             self._masking.agree(message, answer, request)
@@ -259,77 +223,31 @@ class SiteAgent:
         self._note(message, answer, is_masked)
         return reply
 
-    def _answer_once(self, fit: _Fit, message: Message, request: str) -> Answer:
+    def _answer_once(self, fit: SiteFit, message: Message, request: str) -> Answer:
         """Answer the next question, or the last one again without applying it again."""
-        is_repeated = message["step"] == fit.step and fit.request == request
-        if fit.answer is not None and is_repeated:
+        if fit.answer is not None and fit.is_repeated(message["step"], request):
             self._admit(fit, message, fit.content)
             return fit.answer
-        self._check_next(fit, message["step"])
-        question = message["question"]
+        fit.check_next(message["step"])
+        self._count(fit, message["question"])
+        self._admit(fit, message, fit.content_of(message["question"], request))
+        with use_threads(self._n_threads), one_blas_thread:
+            return fit.answer_next(message, request, self._columns, self.policy)
+
+    def _count(self, fit: SiteFit, question: str) -> None:
+        """Count what the policy limits."""
         if question in ANALYSES:
             self._ledger.count_analysis(fit.name)
         else:
             self._ledger.count_fit(fit.name)
         if question == "update_latents":
             self._ledger.count_iteration(fit.name)
-        if question in _ABOUT_IMAGES_ALONE:
-            content = question
-        else:
-            content = request + _digest(fit.cohort.latents.tobytes())
-        self._admit(fit, message, content)
-        with use_threads(self._n_threads), one_blas_thread:
-            answer = self._answer(fit, message)
-        fit.step, fit.answer, fit.request, fit.content = message["step"], answer, request, content
-        return answer
 
-    def _take_parameters(self, fit: _Fit, message: Message) -> None:
-        published = message["parameters"]
-        if published is None:
-            return
-        version, warp_version = published["version"], published["warp_version"]
-        if fit.published.take(version, published["arrays"], warp_version):
-            fit.cohort.publish(fit.published.parameters())
-
-    def _check_next(self, fit: _Fit, step: int) -> None:
-        if fit.step is None:
-            raise StaleStepError("this site does not know where the fit stands: restore a step")
-        if step != fit.step + 1:
-            raise StaleStepError(f"this site is at step {fit.step}, and was asked step {step}")
-
-    def _admit(self, fit: _Fit, message: Message, content: str) -> None:
+    def _admit(self, fit: SiteFit, message: Message, content: str) -> None:
         """Note the question down in the ledger, which refuses what would show single sites."""
         is_hidden = message["keys"] is not None and message["question"] not in _HARMLESS
         roster = sorted(message["roster"]) if is_hidden else None
         self._ledger.admit(fit.name, message["step"], content, roster)
-
-    def _answer(self, fit: _Fit, message: Message) -> Answer:
-        """Answer a question, with latents on disk before anyone hears of it."""
-        question, arguments = message["question"], message["arguments"]
-        fit.step, fit.answer = None, None  # until all is done
-        cohort = fit.cohort
-        if fit.lacks_latents:
-            generator = Generator(fit.settings, fit.published.parameters())
-            cohort.restore(encoded_latents(generator, self.images))
-        before = cohort.latents
-        row = Row(answer_shapes(question, fit.settings, arguments))
-        sums = self._sums(fit, question, arguments)
-        if {name: value.shape for name, value in sums.fields.items()} != row.field_shapes:
-            raise SiteFailure(f"the sums of {question} do not have the shapes they should")
-        answer = Answer(sums, row)
-        if cohort.latents is not before or fit.lacks_latents:
-            fit.store.save(message["step"], cohort.latents)
-        fit.store.drop(before=message["keep_from"])
-        fit.lacks_latents = False
-        return answer
-
-    def _sums(self, fit: _Fit, question: str, arguments: Mapping[str, Any]) -> Sums:
-        if question in FIELDS:
-            sums: Sums = getattr(fit.cohort, question)(**arguments)
-            return sums
-        generator = Generator(fit.settings, fit.published.parameters())
-        latents = encoded_latents(generator, self.images)
-        return group_sums(latents, self._columns, arguments, self.policy)
 
     def _block(self, message: Message) -> Message:
         fit, index = self._joined(message), message["index"]
@@ -368,8 +286,8 @@ class SiteAgent:
         )
 
 
-def _digest(data: bytes, published: Published | None = None) -> str:
-    digest = hashlib.blake2b(data, digest_size=16)
-    if published is not None:
-        digest.update(published.digest.encode())
-    return digest.hexdigest()
+def _settings(facts: Any) -> Settings:
+    try:
+        return settings_from(facts)
+    except (AttributeError, KeyError, TypeError):
+        raise MessageError("these are not the settings of a fit of this version") from None

@@ -55,6 +55,11 @@ class LatentStore:
             if step < needed or (after is not None and step > after):
                 self._path(step).unlink(missing_ok=True)
 
+    def clear(self) -> None:
+        """Remove all latents."""
+        for step in self.steps():
+            self._path(step).unlink(missing_ok=True)
+
     def steps(self) -> list[int]:
         """Return the steps whose latents are here, in order."""
         found = (_NAME.fullmatch(path.name) for path in self.folder.iterdir())
