@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +76,8 @@ def start(
             f"{opened.name} of {opened.consortium}: connecting to {opened.host}:{opened.port}; "
             "Ctrl-C stops"
         )
-        run_site(opened)
+        with redirect_stdout(io.StringIO()) if quiet else nullcontext():
+            run_site(opened)
 
 
 def _lent(

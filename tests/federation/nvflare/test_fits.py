@@ -43,6 +43,10 @@ def test_a_fit_has_the_numbers_of_the_pooled_fit(hospitals, pooled, tmp_path):
     finish(hospitals.fit(output, "--iterations", N_ITER, "--in-the-open"))
     check_same(output, pooled, 1e-5)
     assert not (tmp_path / "model.checkpoint").exists()
+    for name in SIZES:
+        told = (hospitals.folder / f"{name}.txt").read_text()
+        assert "Connected to the coordinator" in told
+        assert "The coordinator begins a job" in told
 
 
 # ---- accidents

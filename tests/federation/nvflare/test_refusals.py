@@ -83,6 +83,8 @@ def test_a_site_that_is_not_in_the_consortium_is_refused(session, hospitals, tmp
     try:
         wait_until(lambda: "eve is not a site of this consortium" in log.read_text(), "a refusal")
         assert session.connected() == set(SIZES)
+        assert eve.wait(PATIENCE) == 1
+        assert "error: no connection" in (tmp_path / "eve.txt").read_text()
     finally:
         eve.kill()
         eve.wait()

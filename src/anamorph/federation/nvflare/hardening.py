@@ -16,6 +16,7 @@ COORDINATOR_PROGRAM = "anamorph.federation.nvflare.coordinator_program.Coordinat
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 _DOORKEEPER = "anamorph.federation.nvflare.doorkeeper.Doorkeeper"
+_ANNOUNCER = "anamorph.federation.nvflare.announcer.Announcer"
 
 ROLE = "lead"
 _LOG_BYTES, _LOG_FILES = 20_000_000, 3
@@ -64,6 +65,7 @@ def _site_resources() -> dict[str, Any]:
                 "process_launcher",
                 "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
             ),
+            _component("announcer", _ANNOUNCER),
         ],
     }
 

@@ -13,7 +13,7 @@ import threading
 import time
 from argparse import Namespace
 from pathlib import Path
-from types import FrameType
+from typing import NoReturn
 
 import psutil
 
@@ -25,17 +25,23 @@ _JOB_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ENDING = 5.0  # seconds in which a process may end by itself
 
 
-def run_site(kit: Kit) -> None:
+def run_site(kit: Kit) -> NoReturn:
     """Take part in the coordinator's jobs, and connect again whenever it comes back.
 
-    Returns never: the process ends when it is told to stop, and leaves no other behind.
+    The process ends when it is told to stop, or refused, and leaves no other behind.
     """
     from nvflare.private.fed.app.client.client_train import main
 
     harden(kit)
     _forget_jobs(kit)
     _prepare(kit)
-    main(_arguments(kit, fed_client="fed_client.json", local_rank=0))
+    try:
+        main(_arguments(kit, fed_client="fed_client.json", local_rank=0))
+    except Exception as error:  # threads of NVFLARE would outlive it
+        reason = " ".join(str(error).split())
+        print(f"error: no connection ({reason}); see {kit.folder / 'log.txt'}", file=sys.stderr)
+        _end(1)
+    _end(0)
 
 
 def start_coordinator(kit: Kit) -> subprocess.Popen[bytes]:
@@ -97,12 +103,10 @@ def _forget_jobs(kit: Kit) -> None:
 
 
 def _prepare(kit: Kit) -> None:
-    """Set up this process for NVFLARE, and what processes of jobs inherit from it."""
+    """Set up this process for NVFLARE."""
     os.chdir(kit.folder)
-    # Else glibc keeps freed blocks in an arena for every one of NVFLARE's many threads.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _end)
+        signal.signal(number, lambda *_: _end(0))
 
 
 def _arguments(kit: Kit, **others: object) -> Namespace:
@@ -114,17 +118,19 @@ def _arguments(kit: Kit, **others: object) -> Namespace:
     return Namespace(workspace=str(kit.folder), set=options, **others)
 
 
-def _end(number: int = 0, frame: FrameType | None = None) -> None:
+def _end(code: int) -> NoReturn:
     """End this process and the jobs it runs, whatever threads of NVFLARE are about to do."""
     for child in psutil.Process().children(recursive=True):
         child.kill()
-    os._exit(0)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _end_with_parent() -> None:
     """Wait until the process that started this one has closed the pipe, or died."""
     sys.stdin.buffer.read()
-    _end()
+    _end(0)
 
 
 if __name__ == "__main__":
