@@ -10,13 +10,14 @@ from anamorph.federation.errors import (
     SitesLostError,
     TooFewImagesError,
 )
-from anamorph.federation.fit import Terms
+from anamorph.federation.fit import Terms, federated_fit
 from anamorph.federation.policy import Policy
 from tests.federation.conftest import (
     LENIENT,
     OPEN,
     Unreliable,
     fit,
+    model,
     objective_error,
     sites,
 )
@@ -193,6 +194,29 @@ def test_a_site_that_returns_is_taken_back(tmp_path):
     after = np.array(result.objective_[back:])
     assert len(after) >= 3
     assert np.diff(after).min() > 0  # of all 17 images
+
+
+def test_a_fit_that_stopped_goes_on_without_a_site(tmp_path):
+    transport = leaving(sites(tmp_path, n_images=17, n_sites=4))
+    checkpoint = tmp_path / "checkpoint"
+    with pytest.raises(SitesLostError, match="site4"):
+        fit(transport, terms=Terms(patience=0.0), checkpoint=checkpoint)
+    names = transport.inner.names
+    again = model(n_iter=4)
+    told = federated_fit(again, transport, names, GO_ON, checkpoint=checkpoint)
+    assert told.roster == ("site1", "site2", "site3")
+    assert told.notes == ("after iteration 1: on without site4",)
+    assert again.n_iter_ == 4
+
+
+def test_sites_that_fail_in_turn_end_the_fit(tmp_path):
+    faulty = ["site1", "site2"]
+
+    def plan(name, message):
+        return "lost" if message.get("question") == "update_latents" and name in faulty else None
+
+    with pytest.raises(SitesLostError):
+        fit(Unreliable(sites(tmp_path, n_images=17, n_sites=4), plan), terms=GO_ON)
 
 
 def test_two_sites_may_not_go_on_with_masked_sums(tmp_path):

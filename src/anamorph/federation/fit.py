@@ -117,7 +117,7 @@ def federated_fit(
     terms = terms or Terms()
     if terms.is_secure and len(sites) < LEAST_SITES:
         raise RosterError(f"a masked sum needs at least {LEAST_SITES} sites, got {len(sites)}")
-    description = described(transport, sites, terms.timeout)
+    description = _described(transport, sites, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
     run = _Run(model, transport, tuple(sorted(sites)), terms, settings, checkpoint, callback)
@@ -232,15 +232,20 @@ class _Run:
         self, standing: Standing, error: FederationError
     ) -> tuple[Standing, Iterator[State]]:
         """Begin the iteration again with the same sites if they come back, or without them."""
+        missing: set[str] = set()
         while True:
-            missing = self._given_up(standing.roster, error)
+            missing |= self._given_up(standing.roster, error)
             roster = [name for name in standing.roster if name not in missing]
             if missing:
                 self._check_may_go_on(standing, roster, error)
             try:
-                return self._stand_on(standing, roster)
+                found = self._stand_on(standing, roster)
             except (SitesLostError, AnswerError) as another:
                 error = another
+                continue
+            if missing:
+                self._n_failures = 0
+            return found
 
     def _given_up(self, names: Sequence[str], error: FederationError) -> set[str]:
         """Wait until sites can be reached again; return those that are given up."""
@@ -263,7 +268,6 @@ class _Run:
         has_changes = standing.n_roster_changes < self._terms.roster_changes
         if not self._terms.may_go_on_without or len(roster) < least or not has_changes:
             raise error
-        self._n_failures = 0
 
     def _with_those_who_returned(
         self, standing: Standing, iterations: Iterator[State]
@@ -297,6 +301,18 @@ class _Run:
             print(progress, flush=True)
         if self._callback is not None:
             self._callback(progress)
+
+
+def _described(transport: Transport, sites: Sequence[str], terms: Terms) -> Description:
+    """Ask the sites that are there what kind of images they hold: all must say the same."""
+    present = [name for name in sites if name in transport.names] or sites
+    try:
+        return described(transport, present, terms.timeout)
+    except SitesLostError as error:
+        others = [name for name in present if name not in error.reasons]
+        if not others:
+            raise
+        return described(transport, others, terms.timeout)
 
 
 def _fit_name(settings: Settings, seed: int) -> str:
