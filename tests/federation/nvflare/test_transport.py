@@ -29,13 +29,20 @@ class Site:
 
 
 @pytest.fixture
-def reach(monkeypatch):
+def aborted():
+    """What is set once NVFLARE has aborted the job."""
+    return threading.Event()
+
+
+@pytest.fixture
+def reach(monkeypatch, aborted):
     """Return a function that makes a transport to some sites."""
     monkeypatch.setattr(module, "_PULSE", 0.05)
     monkeypatch.setattr(module, "_PATIENCE", 0.5)
 
     def make(*sites):
-        set_call_context(SimpleNamespace(clients=list(sites)))
+        context = SimpleNamespace(clients=list(sites), is_aborted=aborted.is_set)
+        set_call_context(context)
         return CollabTransport()
 
     yield make
@@ -98,3 +105,13 @@ def test_what_is_no_answer_is_a_failure(reach):
     assert "not a message of anamorph" in replies.failures["london"]
     assert replies.failures["paris"] == "no connection"
     assert replies.failures["rome"] == "it is not part of this job"
+
+
+def test_nobody_is_blamed_for_a_job_that_was_aborted(reach, aborted):
+    ended = threading.Event()
+    transport = reach(Site("london", lambda message: ended.wait(30)))
+    aborted.set()
+    replies = transport.call({"london": {}}, None)
+    ended.set()
+    assert replies.failures == {"london": "the job was aborted"}
+    assert transport.names == ("london",)

@@ -56,6 +56,9 @@ class CollabTransport:
             if calls and time.monotonic() >= until:
                 replies.failures.update(dict.fromkeys(calls, f"no answer in {seconds:g} s"))
                 break
+            if self._context.is_aborted():  # by NVFLARE, since a process of the job died
+                replies.failures.update(dict.fromkeys(calls, "the job was aborted"))
+                break
             for name in self._silent(list(calls)):
                 replies.failures[name] = "it is gone"
                 del calls[name], self._sites[name]
