@@ -11,11 +11,11 @@ import typer
 
 from anamorph.cli import options
 from anamorph.cli import setting_options as setting
-from anamorph.cli.errors import CommandError, checking
+from anamorph.cli.errors import CommandError
 from anamorph.cli.images import ImageArguments
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import beside, check_checkpoint, reserve
-from anamorph.cli.settings import chosen_likelihood, merged_settings
+from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
 
 if TYPE_CHECKING:
     from anamorph.cli.bar import FitDisplay
@@ -100,6 +100,7 @@ def simulate(
             display.stage(f"Reading {len(found)} images")
             model = ShapeAppearanceModel(**settings)
             files: Any = given.open_to_fit(model, found, pad)
+            check_settings(model, files)
             transport = _transport(files, sites, folder, rules, threads)
             result = _fit(model, transport, checkpoint, in_the_open, display)
         _write(model, result, output, checkpoint, folder, messages)
@@ -146,15 +147,14 @@ def _fit(
 
     display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
     terms = Terms(is_secure=not in_the_open, patience=0.0)
-    with checking():
-        return federated_fit(
-            model,
-            transport,
-            transport.names,
-            terms,
-            checkpoint=checkpoint,
-            callback=display.advance,
-        )
+    return federated_fit(
+        model,
+        transport,
+        transport.names,
+        terms,
+        checkpoint=checkpoint,
+        callback=display.advance,
+    )
 
 
 def _write(
