@@ -13,7 +13,7 @@ from anamorph.cli import options, values
 from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import CommandError
 from anamorph.cli.extras import needs_nvflare
-from anamorph.cli.images import ImageArguments, ImageList
+from anamorph.cli.images import ImageArguments
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.settings import chosen_likelihood
 
@@ -46,6 +46,16 @@ def start(
     ] = None,
     likelihood: setting.Likelihood = None,
     labels: setting.Labels = False,
+    classes: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            rich_help_panel="Model",
+            help="Of label maps, the same at all sites; by default one more than the largest "
+            "label here.",
+        ),
+    ] = None,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
@@ -64,12 +74,25 @@ def start(
     needs_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.party import run_site
+    from anamorph.federation.nvflare.site import SiteData
 
     with talking("site start", quiet, False) as messages:
         opened = open_kit(kit, as_site=True)
         given = ImageArguments(data, tissues, participants, resample, cache)
         kind = chosen_likelihood(likelihood, labels, tissues) or "gaussian"
-        lent = _lent(given, given.find(), kind, pad, channel_axis, policy, threads, memory)
+        found = given.find()
+        lent = SiteData(
+            files=[[str(path.resolve()) for path in group] for group in found.files],
+            likelihood=kind,
+            channel_axis=channel_axis,
+            n_classes=classes,
+            resample=resample,
+            pad=pad,
+            cache=None if cache is None else str(cache.resolve()),
+            policy=None if policy is None else str(policy.resolve()),
+            memory_budget=None if memory is None else values.memory("--memory", memory),
+            n_threads=threads,
+        )
         _check(lent, opened.name, messages)
         lent.write(opened)
         messages.say(
@@ -78,31 +101,6 @@ def start(
         )
         with redirect_stdout(io.StringIO()) if quiet else nullcontext():
             run_site(opened)
-
-
-def _lent(
-    given: ImageArguments,
-    found: ImageList,
-    likelihood: str,
-    pad: int,
-    channel_axis: int | None,
-    policy: Path | None,
-    threads: int | None,
-    memory: str | None,
-) -> SiteData:
-    from anamorph.federation.nvflare.site import SiteData
-
-    return SiteData(
-        files=[[str(path.resolve()) for path in group] for group in found.files],
-        likelihood=likelihood,
-        channel_axis=channel_axis,
-        resample=given.resample,
-        pad=pad,
-        cache=None if given.cache is None else str(given.cache.resolve()),
-        policy=None if policy is None else str(policy.resolve()),
-        memory_budget=None if memory is None else values.memory("--memory", memory),
-        n_threads=threads,
-    )
 
 
 def _check(lent: SiteData, name: str, messages: Messages) -> None:

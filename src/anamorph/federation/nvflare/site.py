@@ -22,7 +22,7 @@ class SiteData:
     files : list of lists of str
         Absolute paths: one for every image, or one for every image and class of tissue.
     likelihood : str
-    channel_axis : int or None
+    channel_axis, n_classes : int or None
     resample : bool
     pad : int
         As in `FileImages`.
@@ -30,8 +30,6 @@ class SiteData:
         Folder for decoded images.
     policy : str or None
         A TOML file; None stands for the default policy.
-    columns : dict of lists of str
-        What the site knows of its images, for statistics by group.
     memory_budget, n_threads : int or None
         As in `ShapeAppearanceModel`.
     """
@@ -39,11 +37,11 @@ class SiteData:
     files: list[list[str]]
     likelihood: str
     channel_axis: int | None = None
+    n_classes: int | None = None
     resample: bool = False
     pad: int = 0
     cache: str | None = None
     policy: str | None = None
-    columns: dict[str, list[str]] | None = None
     memory_budget: int | None = None
     n_threads: int | None = None
 
@@ -57,6 +55,7 @@ class SiteData:
             [group[0] if len(group) == 1 else group for group in self.files],
             self.likelihood,
             self.channel_axis,
+            self.n_classes,
             resample=self.resample,
             pad=self.pad,
             cache=self.cache,
@@ -78,7 +77,6 @@ def open_agent(kit: Kit) -> SiteAgent:
         data.read_policy(),
         kit.work,
         Identity.from_pem(kit.name, key, certificates),
-        columns=data.columns,
         memory_budget=data.memory_budget,
         n_threads=data.n_threads,
     )
