@@ -35,6 +35,7 @@ class Hospitals:
         self.policy = folder / "policy.toml"
         self.policy.write_text(policy)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._started: list[subprocess.Popen[bytes]] = []
         draw_pictures(self.pictures)
 
     # ---- sites
@@ -48,9 +49,9 @@ class Hospitals:
             )  # fmt: skip
 
     def stop(self) -> None:
-        for process in self.processes.values():
+        for process in self._started:
             process.terminate()
-        for process in self.processes.values():
+        for process in self._started:
             process.wait(PATIENCE)
 
     def job_process(self, name: str) -> psutil.Process:
@@ -69,13 +70,15 @@ class Hospitals:
     def run(self, *arguments: object, output: Path) -> subprocess.Popen[bytes]:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with output.open("ab") as file:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "anamorph", *map(str, arguments)],
                 stdout=file,
                 stderr=file,
                 env=environment,
                 start_new_session=True,
             )
+        self._started.append(process)
+        return process
 
     def events(self) -> list[dict[str, object]]:
         path = self.coordinator.work / "events.jsonl"

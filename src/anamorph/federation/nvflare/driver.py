@@ -26,6 +26,7 @@ from anamorph.federation.nvflare.session import Session, SessionError
 
 _LOOK = 0.3  # seconds between looks at who is there
 _SERVER_START = 60.0
+_RECONNECTION = 30.0  # seconds that sites may take to find a server that was started again
 # Jobs in a row that may end without an iteration: what fails that often fails for a reason.
 _MOST_JOBS_IN_VAIN = 5
 
@@ -45,6 +46,7 @@ class Driver:
     def __init__(self, kit: Kit, watch: Watch, patience: float) -> None:
         self._kit, self._watch, self._patience = kit, watch, patience
         self._server: subprocess.Popen[bytes] | None = None
+        self._server_started = 0.0
         self._session: Session | None = None
         self._lock = contextlib.ExitStack()
 
@@ -90,7 +92,7 @@ class Driver:
         """Wait for all sites; return those that came, if the fit may go on with them."""
         wanted = set(self._kit.sites)
         session = self._connected()
-        until = time.monotonic() + self._patience
+        until = max(time.monotonic() + self._patience, self._server_started + _RECONNECTION)
         told: set[str] = set()
         while missing := wanted - session.connected():
             if missing != told:
@@ -114,6 +116,7 @@ class Driver:
             self._server = start_coordinator(self._kit)
         if self._session is None:
             self._session = Session(self._kit, _SERVER_START)
+            self._server_started = time.monotonic()
         return self._session
 
     def _server_is_alive(self) -> bool:

@@ -51,13 +51,13 @@ class CollabTransport:
                 replies.failures[name] = "it is not part of this job"
         while calls:
             wait(calls.values(), _PULSE, return_when="FIRST_EXCEPTION")
+            if self._context.is_aborted():  # by NVFLARE, since a process of the job died
+                replies.failures.update(dict.fromkeys(calls, "the job was aborted"))
+                break
             for name in [name for name, call in calls.items() if call.done()]:
                 _note(replies, name, calls.pop(name))
             if calls and time.monotonic() >= until:
                 replies.failures.update(dict.fromkeys(calls, f"no answer in {seconds:g} s"))
-                break
-            if self._context.is_aborted():  # by NVFLARE, since a process of the job died
-                replies.failures.update(dict.fromkeys(calls, "the job was aborted"))
                 break
             for name in self._silent(list(calls)):
                 replies.failures[name] = "it is gone"
