@@ -20,7 +20,8 @@ help:
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,cluster]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--editable '.[dev,docs,cluster,federation]'
 	@touch $@
 
 lint: $(READY)

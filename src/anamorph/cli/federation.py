@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from anamorph.cli import simulate, statistics
+from anamorph.cli import federation_fit, federation_provision, simulate, statistics
 
 federation = typer.Typer(
     name="federation",
     no_args_is_help=True,
     help="Fit one model to the images of several sites, none of which leave them.",
 )
+federation.command(epilog=federation_provision.EXAMPLES)(federation_provision.provision)
+federation.command(epilog=federation_fit.EXAMPLES)(federation_fit.fit)
 federation.command(epilog=simulate.EXAMPLES)(simulate.simulate)
 federation.command(epilog=statistics.EXAMPLES)(statistics.statistics)

@@ -167,11 +167,12 @@ def _fit(
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
             return fit_model(model, files, checkpoint, display.advance)
     except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
-        _tell_how_to_go_on(checkpoint)
+        tell_how_to_go_on(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
 
 
-def _tell_how_to_go_on(checkpoint: Path) -> None:
+def tell_how_to_go_on(checkpoint: Path) -> None:
+    """Say, after Ctrl-C, what is kept and how a fit goes on."""
     if checkpoint.exists():
         command = shlex.join(["anamorph", *sys.argv[1:]])
         text = f"Stopped; {checkpoint} is kept, and the same command goes on: {command}"

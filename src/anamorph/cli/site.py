@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from anamorph.cli import audit, encode
+from anamorph.cli import audit, encode, site_start
 
 site = typer.Typer(
     name="site",
     no_args_is_help=True,
     help="Take part in fits across sites, and see what left.",
 )
+site.command(epilog=site_start.EXAMPLES)(site_start.start)
 site.command(epilog=encode.SITE_EXAMPLES)(encode.encode)
 site.command(epilog=audit.EXAMPLES)(audit.audit)

@@ -1,0 +1,175 @@
+"""``anamorph federation fit``: learn one model from the images of all sites of a consortium."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anamorph.cli import options
+from anamorph.cli import setting_options as setting
+from anamorph.cli.errors import INTERRUPTED, checking
+from anamorph.cli.extras import needs_nvflare
+from anamorph.cli.fit import tell_how_to_go_on
+from anamorph.cli.messages import Messages, counted, talking
+from anamorph.cli.places import beside, check_checkpoint, reserve
+from anamorph.cli.settings import merged_settings
+from anamorph.cli.simulate import InTheOpen
+
+if TYPE_CHECKING:
+    from anamorph.federation.nvflare.kit import Kit
+    from anamorph.federation.nvflare.request import FitRequest
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph federation fit kits/coordinator -o model.safetensors -k 16
+anamorph federation fit kits/coordinator -o brains.safetensors --preset brains2d --go-on"""
+
+_SITES = "Sites"
+
+
+def fit(
+    kit: Annotated[
+        Path,
+        typer.Argument(metavar="KIT", show_default=False, help="Folder of the coordinator's kit."),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
+    ],
+    preset: setting.Preset = None,
+    config: setting.Config = None,
+    components: setting.Components = None,
+    latents: setting.LatentLayout = None,
+    shape_penalty: setting.ShapePenalty = None,
+    appearance_penalty: setting.AppearancePenalty = None,
+    mean_penalty: setting.MeanPenalty = None,
+    balance: setting.Balance = None,
+    prior_dof: setting.PriorDof = None,
+    decimation: setting.Decimation = None,
+    voxel_size: setting.VoxelSize = None,
+    iterations: setting.Iterations = None,
+    tol: setting.Tolerance = None,
+    steps: setting.Steps = None,
+    seed: setting.Seed = None,
+    threads: options.Threads = None,
+    checkpoint: setting.Checkpoint = None,
+    in_the_open: InTheOpen = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", rich_help_panel=_SITES, help="How long to wait for a site."
+        ),
+    ] = 600.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            metavar="SECONDS",
+            rich_help_panel=_SITES,
+            help="How long a site may take for an answer; by default as long as it is there.",
+        ),
+    ] = None,
+    go_on: Annotated[
+        bool,
+        typer.Option(
+            "--go-on",
+            metavar="",
+            rich_help_panel=_SITES,
+            help="Go on without sites that do not come back in time, and take them back later.",
+        ),
+    ] = False,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn a model from the images of all sites, which stay where they are.
+
+    Starts the coordinator's server, waits for the sites and asks them for
+    sums. A site that dies may come back. Ctrl-C stops it, and the same
+    command goes on where it stopped.
+    """
+    needs_nvflare()
+    flags = {
+        "n_components": components,
+        "latents": latents,
+        "shape_penalty": shape_penalty,
+        "appearance_penalty": appearance_penalty,
+        "mean_penalty": mean_penalty,
+        "balance": balance,
+        "prior_dof": prior_dof,
+        "n_iter": iterations,
+        "tol": tol,
+        "n_steps": steps,
+        "voxel_size": voxel_size,
+        "decimation": decimation,
+        "n_threads": threads,
+        "random_state": seed,
+    }
+    from anamorph.federation.nvflare.kit import open_kit
+    from anamorph.federation.nvflare.request import FitRequest
+
+    with talking("federation fit", quiet, as_json) as messages:
+        opened = open_kit(kit, as_site=False)
+        settings = merged_settings(preset, config, flags)
+        _check(settings)
+        reserve([output], [config], force=force)
+        checkpoint = checkpoint or beside(output, ".checkpoint")
+        check_checkpoint(checkpoint, [output, config])
+        request = FitRequest(
+            settings, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout
+        )
+        result = _drive(opened, request, patience, go_on, messages)
+        _tell(output, result, messages)
+        checkpoint.unlink(missing_ok=True)
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """Check what can be checked before sites say what their images are."""
+    from anamorph.arguments import checked_seed
+    from anamorph.kernels.threads import use_threads
+
+    with checking():
+        checked_seed(settings.get("random_state"))
+        with use_threads(settings.get("n_threads")):
+            pass
+
+
+def _drive(
+    kit: Kit, request: FitRequest, patience: float, go_on: bool, messages: Messages
+) -> dict[str, Any]:
+    from anamorph.cli.bar import FitDisplay
+    from anamorph.federation.nvflare.driver import Driver
+    from anamorph.federation.nvflare.following import Watch
+    from anamorph.progress import Progress
+
+    try:
+        with FitDisplay(messages) as display:
+            watch = Watch(display.stage, lambda facts: display.advance(Progress(**facts)))
+            with Driver(kit, watch, patience) as driver:
+                return driver.fit(request, go_on)
+    except KeyboardInterrupt as interrupt:
+        tell_how_to_go_on(Path(request.checkpoint))
+        raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def _tell(output: Path, result: dict[str, Any], messages: Messages) -> None:
+    from anamorph.model import ShapeAppearanceModel
+    from anamorph.progress import duration
+
+    model = ShapeAppearanceModel.load(output)
+    seconds, objective = sum(model.origin_.seconds), model.objective_[-1]
+    messages.say(
+        f"Fitted {model.origin_.n_images} images of {', '.join(result['roster'])} in "
+        f"{duration(seconds)}, {counted(model.n_iter_, 'iteration')}, objective {objective:.8g}"
+    )
+    for note in result["notes"]:
+        messages.say(note)
+    messages.wrote(output)
+    messages.result(
+        model=str(output),
+        n_images=model.origin_.n_images,
+        n_iterations=model.n_iter_,
+        objective=objective,
+        seconds=seconds,
+        **result,
+    )

@@ -1,0 +1,81 @@
+"""The coordinator's program in a job: it does the fit that its kit was told to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nvflare.collab import collab
+
+from anamorph.federation.description import Description, described
+from anamorph.federation.errors import FederationError, SitesLostError
+from anamorph.federation.fit import Terms, federated_fit
+from anamorph.federation.nvflare.errors import ConsortiumError
+from anamorph.federation.nvflare.events import EventWriter
+from anamorph.federation.nvflare.kit import open_kit
+from anamorph.federation.nvflare.request import FitRequest, events_path
+from anamorph.federation.nvflare.transport import CollabTransport
+from anamorph.federation.transport import Transport
+from anamorph.io.errors import ModelFileError
+from anamorph.kernels.threads import one_blas_thread, use_threads
+from anamorph.model import ShapeAppearanceModel
+
+
+class CoordinatorProgram:
+    """Runs as long as the job, and tells what happens in a file of the kit."""
+
+    @collab.main
+    def run(self) -> None:
+        """Fit with the sites of the job."""
+        kit = open_kit(Path(collab.workspace.get_root_dir()), as_site=False)
+        request, events = FitRequest.read(kit), EventWriter(events_path(kit))
+        transport = CollabTransport()
+        try:
+            events.write("began", sites=list(transport.names))
+            _fit(request, transport, events)
+        except SitesLostError as error:
+            events.write("lost", text=str(error))
+            raise  # which ends calls that still wait for an answer
+        except (FederationError, ModelFileError, OSError, ValueError) as error:
+            events.write("refused", text=str(error))
+        except Exception as error:
+            events.write("failed", text=f"{type(error).__name__}: {error}")
+            raise
+
+
+def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None:
+    # Sites that died are noticed in the job, but only the next job takes them back.
+    terms = Terms(
+        is_secure=request.is_secure,
+        timeout=request.timeout,
+        patience=0.0,
+        may_go_on_without=request.may_go_on_without,
+    )
+    model = _model(request, described(transport, transport.names, request.timeout))
+    with use_threads(model.n_threads), one_blas_thread:
+        result = federated_fit(
+            model,
+            transport,
+            transport.names,
+            terms,
+            checkpoint=request.checkpoint,
+            callback=lambda progress: events.write("iteration", **asdict(progress)),
+        )
+    model.save(request.output)
+    events.write("done", **asdict(result))
+
+
+def _model(request: FitRequest, description: Description) -> ShapeAppearanceModel:
+    """Return the model to fit, whose likelihood is that of the sites' images."""
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+        for name, value in request.settings.items()
+    }
+    likelihood = description.format.likelihood
+    if given.setdefault("likelihood", likelihood) != likelihood:
+        raise ConsortiumError(
+            f"the settings are for {given['likelihood']} images, and those of the sites are "
+            f"{likelihood}: start the sites with --likelihood {given['likelihood']}"
+        )
+    return ShapeAppearanceModel(**given)

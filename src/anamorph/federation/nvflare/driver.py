@@ -1,0 +1,144 @@
+"""Drive a fit to its end: start the server, submit the job, follow it, and begin it again.
+
+NVFLARE puts no site back into a running job and resumes no job. Here every job goes on from the
+checkpoint of the one before, so whatever dies (a site, the process of its job, the server or its
+job), the next job is the cure; and if this process dies, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from anamorph.federation.nvflare.errors import ConsortiumError
+from anamorph.federation.nvflare.following import Ending, Job, Watch
+from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.nvflare.party import end_coordinator, start_coordinator
+from anamorph.federation.nvflare.request import FitRequest
+from anamorph.federation.nvflare.session import Session, SessionError
+
+_LOOK = 0.3  # seconds between looks at who is there
+_SERVER_START = 60.0
+_RECONNECTION = 30.0  # seconds that sites may take to find a server that was started again
+# Jobs in a row that may end without an iteration: what fails that often fails for a reason.
+_MOST_JOBS_IN_VAIN = 5
+
+
+class Driver:
+    """Drives the fits of a coordinator, within a ``with`` block.
+
+    Parameters
+    ----------
+    kit : Kit
+        Of the coordinator.
+    watch : Watch
+    patience : float
+        Seconds to wait for a site that is not there.
+    """
+
+    def __init__(self, kit: Kit, watch: Watch, patience: float) -> None:
+        self._kit, self._watch, self._patience = kit, watch, patience
+        self._server: subprocess.Popen[bytes] | None = None
+        self._server_started = 0.0
+        self._session: Session | None = None
+        self._lock = contextlib.ExitStack()
+
+    def __enter__(self) -> Driver:
+        self._lock.enter_context(_only_one(self._kit.work / "lock"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_server()
+        self._lock.close()
+
+    def fit(self, request: FitRequest, may_go_on_without: bool) -> dict[str, Any]:
+        """Do a fit to its end; return the facts of its `FederatedResult`.
+
+        Raises
+        ------
+        ConsortiumError
+            If it cannot go on. The same request goes on from its checkpoint.
+        """
+        n_in_vain = 0
+        while n_in_vain < _MOST_JOBS_IN_VAIN:
+            try:
+                sites = self._present_sites(request, may_go_on_without)
+                is_complete = len(sites) == len(self._kit.sites)
+                replace(request, may_go_on_without=not is_complete).write(self._kit)
+                job = Job(self._kit, self._connected(), sites, self._watch)
+                ending = job.follow(self._server_is_alive)
+            except SessionError as error:
+                self._watch.stage(f"The server does not answer ({error}): starting it again")
+                self._end_server()
+                ending = Ending(None, is_in_vain=True)
+            if ending.result is not None:
+                return ending.result
+            n_in_vain = n_in_vain + 1 if ending.is_in_vain else 0
+        raise ConsortiumError(
+            f"{_MOST_JOBS_IN_VAIN} jobs in a row ended before an iteration was done; the logs in "
+            f"{self._kit.folder} and at the sites say why"
+        )
+
+    # ---- who is there
+
+    def _present_sites(self, request: FitRequest, may_go_on_without: bool) -> list[str]:
+        """Wait for all sites; return those that came, if the fit may go on with them."""
+        wanted = set(self._kit.sites)
+        session = self._connected()
+        until = max(time.monotonic() + self._patience, self._server_started + _RECONNECTION)
+        told: set[str] = set()
+        while missing := wanted - session.connected():
+            if missing != told:
+                self._watch.stage(f"Waiting for {', '.join(sorted(missing))}")
+                told = missing
+            if time.monotonic() > until:
+                break
+            time.sleep(_LOOK)
+        if missing and not (may_go_on_without and os.path.exists(request.checkpoint)):
+            raise ConsortiumError(
+                f"{', '.join(sorted(missing))} did not connect within {self._patience:g} s: start "
+                "'anamorph site start' there, then run the same command"
+            )
+        return sorted(wanted - missing)
+
+    def _connected(self) -> Session:
+        """Return a session with the server, which is started where there is none."""
+        if not self._server_is_alive():
+            self._end_server()
+            self._watch.stage("Starting the server")
+            self._server = start_coordinator(self._kit)
+        if self._session is None:
+            self._session = Session(self._kit, _SERVER_START)
+            self._server_started = time.monotonic()
+        return self._session
+
+    def _server_is_alive(self) -> bool:
+        return self._server is not None and self._server.poll() is None
+
+    def _end_server(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        if self._server is not None:
+            end_coordinator(self._server)
+            self._server = None
+
+
+@contextlib.contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    """Refuse to run twice with the same kit at the same time."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConsortiumError(
+                f"{path.parent.parent} is in use: wait until the other fit with this kit is done"
+            ) from None
+        yield

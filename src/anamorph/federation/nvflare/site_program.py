@@ -1,0 +1,42 @@
+"""A site's program in a job. It is installed at the site: jobs name it, and ship none.
+
+NVFLARE makes it, so it takes no arguments, and finds all it needs in the kit of the site.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nvflare.collab import collab
+
+from anamorph.federation.agent import SiteAgent
+from anamorph.federation.errors import PolicyError
+from anamorph.federation.nvflare.kit import open_kit
+from anamorph.federation.nvflare.site import open_agent
+from anamorph.federation.wire import pack, unpack
+
+_SERVER = "server"  # what NVFLARE calls the coordinator's end of a job
+
+
+class SiteProgram:
+    """Passes the coordinator's messages on to the agent of the site."""
+
+    _agent: SiteAgent
+
+    @collab.init
+    def open(self) -> None:
+        """Open images and policy, before the first message."""
+        self._agent = open_agent(open_kit(Path(collab.workspace.get_root_dir()), as_site=True))
+
+    @collab.publish
+    def answer(self, message: bytes) -> bytes:
+        """Answer a message."""
+        if collab.caller != _SERVER:  # sites of a job can reach each other
+            refusal = PolicyError(f"only the coordinator is answered, not {collab.caller}")
+            return pack({"error": type(refusal).__name__, "text": str(refusal)})
+        return pack(self._agent.handle(unpack(message)))
+
+    @collab.publish
+    def is_here(self) -> bool:
+        """Say so, also while an answer is being computed."""
+        return True

@@ -1,0 +1,159 @@
+"""Fits across real processes: the numbers of a pooled fit, whatever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+pytest.importorskip("nvflare")
+
+from anamorph import ShapeAppearanceModel
+from tests.federation.nvflare.hospitals import PATIENCE, SIZES, kill, wait_until
+
+pytestmark = pytest.mark.slow
+
+N_ITER = 25
+
+
+@pytest.fixture(scope="module")
+def pooled(hospitals):
+    """The model of a fit to the images of all sites, on one computer."""
+    files = [path for name in SIZES for path in sorted((hospitals.pictures / name).iterdir())]
+    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(files)
+
+
+def check_same(output, pooled, tolerance):
+    """Compare a model with the one of the pooled fit, which started from the same latents."""
+    model = ShapeAppearanceModel.load(output)
+    np.testing.assert_allclose(model.objective_, pooled.objective_, rtol=tolerance)
+    assert model.origin_.n_images == sum(SIZES.values())
+
+
+def finish(process):
+    assert process.wait(4 * PATIENCE) == 0
+
+
+def test_a_fit_has_the_numbers_of_the_pooled_fit(hospitals, pooled, tmp_path):
+    output = tmp_path / "model.safetensors"
+    finish(hospitals.fit(output, "--iterations", N_ITER, "--in-the-open"))
+    check_same(output, pooled, 1e-5)
+    assert not (tmp_path / "model.checkpoint").exists()
+    for name in SIZES:
+        told = (hospitals.folder / f"{name}.txt").read_text()
+        assert "Connected to the coordinator" in told
+        assert "The coordinator begins a job" in told
+
+
+# ---- accidents
+
+
+def kill_a_job(hospitals, driver):
+    kill(hospitals.job_process("paris"))
+
+
+def kill_a_site(hospitals, driver):
+    kill(hospitals.processes["paris"])
+    hospitals.start("paris")
+
+
+def kill_the_server(hospitals, driver):
+    kill(server_of(driver))
+
+
+def kill_the_job_of_the_server(hospitals, driver):
+    (job,) = server_of(driver).children()
+    kill(job)
+
+
+def hold_a_site_up(hospitals, driver):
+    slow = hospitals.job_process("rome")
+    slow.suspend()
+    time.sleep(6)  # longer than it takes to ask whether it is still there
+    slow.resume()
+
+
+def server_of(driver):
+    (server,) = psutil.Process(driver.pid).children()
+    return server
+
+
+def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, pooled, tmp_path):
+    output = tmp_path / "model.safetensors"
+    n_before = len(hospitals.events())
+    driver = hospitals.fit(output, "--iterations", N_ITER)
+
+    def n_told(kind):
+        return sum(event["kind"] == kind for event in hospitals.events()[n_before:])
+
+    wait_until(lambda: n_told("began"), "the job")
+    kill_a_job(hospitals, driver)  # before the first iteration
+    for accident in (kill_a_site, hold_a_site_up, kill_the_server, kill_the_job_of_the_server):
+        n_iterations = n_told("iteration")
+        wait_until(lambda n=n_iterations: n_told("iteration") > n, "an iteration")
+        assert driver.poll() is None, f"the fit was over before {accident.__name__}"
+        accident(hospitals, driver)
+    finish(driver)
+    check_same(output, pooled, 1e-4)
+    assert n_told("began") == 5  # one job at first and one after each death; none for who is slow
+
+
+def test_the_same_command_goes_on_after_the_coordinator_was_killed(hospitals, pooled, tmp_path):
+    output, checkpoint = tmp_path / "model.safetensors", tmp_path / "model.checkpoint"
+    driver = hospitals.fit(output, "--iterations", N_ITER)
+    wait_until(checkpoint.exists, "an iteration")
+    server = server_of(driver)
+    kill(driver)
+    wait_until(lambda: not server.is_running(), "the end of the server")
+    assert not output.exists()
+    n_before = len(hospitals.events())
+    finish(hospitals.fit(output, "--iterations", N_ITER))
+    check_same(output, pooled, 1e-4)
+    told = [event["kind"] for event in hospitals.events()[n_before:]]
+    assert 0 < told.count("iteration") < N_ITER
+
+
+def test_a_fit_goes_on_without_a_site_and_takes_it_back(hospitals, tmp_path):
+    output, checkpoint = tmp_path / "model.safetensors", tmp_path / "model.checkpoint"
+    n_before = len(hospitals.events())
+    options = ("--in-the-open", "--go-on", "--patience", 1)  # masks would need a third site
+    driver = hospitals.fit(output, "--iterations", 5000, "--seed", 7, *options)
+
+    def rosters():
+        told = hospitals.events()[n_before:]
+        return [event["sites"] for event in told if event["kind"] == "began"]
+
+    wait_until(checkpoint.exists, "an iteration")
+    kill(hospitals.processes["paris"])
+    wait_until(lambda: ["london", "rome"] in rosters(), "going on without paris")
+    hospitals.start("paris")
+    wait_until(lambda: rosters()[-1] == [*SIZES] and len(rosters()) > 2, "taking paris back")
+    os.kill(driver.pid, signal.SIGINT)
+    assert driver.wait(PATIENCE) == 130
+    assert "the same command goes on" in output.with_suffix(".txt").read_text()
+
+
+# ---- sites
+
+
+def test_a_question_that_the_policy_does_not_list_is_refused(hospitals, tmp_path):
+    output, policy = tmp_path / "model.safetensors", hospitals.policy.read_text()
+    hospitals.policy.write_text(policy + 'questions = ["moments", "start_latents"]\n')
+    try:
+        assert hospitals.fit(output, "--iterations", 1, "--seed", 5).wait(PATIENCE) == 1
+    finally:
+        hospitals.policy.write_text(policy)
+    text = output.with_suffix(".txt").read_text()
+    assert "question 'transform_latents' is not answered here" in text
+    assert not output.exists()
+
+
+def test_a_site_stops_cleanly(hospitals):
+    site = hospitals.processes["rome"]
+    os.kill(site.pid, signal.SIGINT)
+    assert site.wait(PATIENCE) == 0
+    hospitals.start("rome")

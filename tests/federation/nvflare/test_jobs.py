@@ -1,0 +1,49 @@
+"""Jobs and what they tell: configuration goes out, events come back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from anamorph.federation.nvflare.events import EventReader, EventWriter
+from anamorph.federation.nvflare.hardening import COORDINATOR_PROGRAM, SITE_PROGRAM
+from anamorph.federation.nvflare.jobs import write_job
+
+
+def test_a_job_is_configuration_only(tmp_path):
+    write_job(tmp_path, ["london", "rome"])
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json"}
+    about = json.loads((tmp_path / "meta.json").read_text())
+    assert about["deploy_map"] == {"app": ["server", "london", "rome"]}
+    assert about["mandatory_clients"] == ["london", "rome"]
+    named = "".join(path.read_text() for path in files)
+    assert SITE_PROGRAM in named
+    assert COORDINATOR_PROGRAM in named
+
+
+def test_events_are_read_once_from_where_the_reader_began(tmp_path):
+    path = tmp_path / "events.jsonl"
+    writer = EventWriter(path)
+    writer.write("done", n=0)
+    reader = EventReader(path)
+    assert list(reader.new()) == []
+    writer.write("began", sites=["london"])
+    writer.write("iteration", n=1)
+    expected = [{"kind": "began", "sites": ["london"]}, {"kind": "iteration", "n": 1}]
+    assert list(reader.new()) == expected
+    assert list(reader.new()) == []
+
+
+def test_half_an_event_is_left_until_it_is_whole(tmp_path):
+    path = tmp_path / "events.jsonl"
+    reader = EventReader(path)
+    assert list(reader.new()) == []
+    path.write_text('{"kind": "be')
+    assert list(reader.new()) == []
+    with path.open("a") as file:
+        file.write('gan"}\n')
+    assert list(reader.new()) == [{"kind": "began"}]
