@@ -1,6 +1,7 @@
 """Bad input: one line with the name of the file, and nothing that was there is lost."""
 
 import gzip
+import sys
 
 import numpy as np
 import pytest
@@ -55,6 +56,18 @@ def test_a_bad_file_is_named_in_one_line(anamorph, volumes, volume_model, tmp_pa
 def test_a_file_that_is_not_there(anamorph, volume_model, tmp_path):
     result = anamorph("encode", volume_model, tmp_path / "no.nii", "-o", tmp_path / "latents.tsv")
     assert "no.nii does not exist" in result.error
+
+
+def test_a_device_that_is_not_there(anamorph, volumes, volume_model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    for name, problem in (("cuda", "needs CuPy"), ("tpu", "--device must be")):
+        result = anamorph("fit", volumes, "-o", tmp_path / "model", *QUICK, "--device", name)
+        assert problem in result.error
+        latents = tmp_path / "latents.tsv"
+        result = anamorph("encode", volume_model, volumes, "-o", latents, "--device", name)
+        assert problem in result.error
+    result = anamorph("encode", volume_model, volumes, "-o", latents, "--device", "auto")
+    assert latents.exists()
 
 
 def test_one_image_is_not_enough(anamorph, volumes, tmp_path):

@@ -35,6 +35,7 @@ def arithmetic(
     latents: options.Latents = None,
     probabilities: options.Probabilities = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
@@ -54,7 +55,7 @@ def arithmetic(
     from anamorph.plots import plot_arithmetic
 
     with talking("arithmetic", quiet, as_json) as messages:
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         written = output_of(model, probabilities)
         given = ImageArguments(images or [], tissues, participants, resample, cache)
         source = latent_source(model, given, latents, messages)

@@ -60,6 +60,7 @@ def compare(
     labels: setting.Labels = False,
     iterations: setting.Iterations = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
@@ -82,6 +83,7 @@ def compare(
         "n_iter": iterations,
         "channel_axis": channel_axis,
         "n_threads": threads,
+        "device": device,
         "random_state": seed,
     }
     with talking("compare", quiet, as_json) as messages:

@@ -36,6 +36,7 @@ def encode(
         ),
     ] = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
@@ -51,7 +52,7 @@ def encode(
     from anamorph.io.tables import write_latents
 
     with talking("encode", quiet, as_json) as messages:
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
         reserve([output], [model_file, *given.inputs(found)], force=force)

@@ -57,6 +57,7 @@ def fit(
     steps: setting.Steps = None,
     seed: setting.Seed = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     memory: setting.Memory = None,
     checkpoint: setting.Checkpoint = None,
     tissues: options.Tissues = False,

@@ -19,6 +19,7 @@ FLAGS = {
     "channel_axis": "--channel-axis",
     "decimation": "--decimation",
     "n_threads": "--threads",
+    "device": "--device",
     "memory_budget": "--memory",
     "random_state": "--seed",
 }

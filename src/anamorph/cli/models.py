@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from anamorph.cli.errors import checking
 from anamorph.cli.messages import counted
 
 if TYPE_CHECKING:
@@ -21,12 +22,18 @@ if TYPE_CHECKING:
     from anamorph.model import ShapeAppearanceModel
 
 
-def load_model(path: Path, threads: int | None = None) -> ShapeAppearanceModel:
-    """Return the model in a file, to be used with some threads."""
+def load_model(
+    path: Path, threads: int | None = None, device: str | None = None
+) -> ShapeAppearanceModel:
+    """Return the model in a file, to be used with some threads or on a GPU."""
+    from anamorph.arguments import check_choice
+    from anamorph.device import DEVICES
     from anamorph.model import ShapeAppearanceModel
 
     model = ShapeAppearanceModel.load(path)
-    model.n_threads = threads
+    with checking():
+        check_choice("device", device or "cpu", DEVICES)
+    model.n_threads, model.device = threads, device or "cpu"
     return model
 
 

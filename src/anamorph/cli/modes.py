@@ -44,6 +44,7 @@ def modes(
     ] = False,
     probabilities: options.Probabilities = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -57,7 +58,7 @@ def modes(
     from anamorph.plots import plot_modes, save_animation
 
     with talking("modes", quiet, as_json) as messages:
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         written = output_of(model, probabilities)
         numbers, places = _checked_modes(model, chosen), values.numbers("--at", at)
         names = [_name(mode, place) for mode in numbers for place in places]

@@ -37,6 +37,13 @@ Threads = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Threads to use; by default as many as processors."),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Where to compute: cpu (by default), cuda (a GPU), or auto (the GPU if it pays).",
+    ),
+]
 Probabilities = Annotated[
     bool,
     typer.Option(

@@ -37,6 +37,7 @@ def reconstruct(
     ] = "both",
     probabilities: options.Probabilities = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
@@ -56,7 +57,7 @@ def reconstruct(
     with talking("reconstruct", quiet, as_json) as messages:
         with checking():
             check_choice("--part", part, tuple(_ENDINGS))
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         written = output_of(model, probabilities)
         given = ImageArguments(images or [], tissues, participants, resample, cache)
         source = latent_source(model, given, latents, messages)
@@ -76,6 +77,7 @@ def impute(
     output: options.OutputFolder,
     probabilities: options.Probabilities = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
@@ -90,7 +92,7 @@ def impute(
     the field of view. Each image goes to a file of its name and _imputed.
     """
     with talking("impute", quiet, as_json) as messages:
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         written = output_of(model, probabilities)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()

@@ -51,6 +51,7 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.")] = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     tissues: options.Tissues = False,
     resample: options.Resample = False,
@@ -69,7 +70,7 @@ def report(
     from anamorph.report import write_report
 
     with talking("report", quiet, as_json) as messages:
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         given = ImageArguments(images or [], tissues, participants, resample, cache)
         found = given.find() if given.arguments else None
         reserve([output], [model_file, latents, *given.inputs(found)], force=force)

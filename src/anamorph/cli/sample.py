@@ -26,6 +26,7 @@ def sample(
     ] = 0,
     probabilities: options.Probabilities = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -41,7 +42,7 @@ def sample(
     from anamorph.latents import draw_latents
 
     with talking("sample", quiet, as_json) as messages:
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         written = output_of(model, probabilities)
         width = len(str(number))
         names = [f"sample-{n:0{width}d}" for n in range(1, number + 1)]

@@ -84,7 +84,8 @@ def chosen_likelihood(likelihood: str | None, labels: bool, tissues: bool) -> st
 
 def check_settings(model: ShapeAppearanceModel, files: FileImages) -> None:
     """Check settings before a fit does, in which a ValueError would be a bug."""
-    from anamorph.arguments import checked_seed, checked_settings
+    from anamorph.arguments import check_choice, checked_seed, checked_settings
+    from anamorph.device import DEVICES
     from anamorph.kernels.threads import use_threads
 
     if model.latents == "separate" and isinstance(model.n_components, int):
@@ -95,6 +96,7 @@ def check_settings(model: ShapeAppearanceModel, files: FileImages) -> None:
     with checking():
         checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
         checked_seed(model.random_state)
+        check_choice("device", model.device, DEVICES)
         with use_threads(model.n_threads):
             pass
 

@@ -43,6 +43,7 @@ def statistics(
     policy: PolicyFile = None,
     in_the_open: InTheOpen = False,
     threads: options.Threads = None,
+    device: options.Device = None,
     tissues: options.Tissues = False,
     resample: options.Resample = False,
     cache: options.CacheFolder = None,
@@ -60,7 +61,7 @@ def statistics(
     from anamorph.federation.simulate import simulated_sites, split_images
 
     with talking("statistics", quiet, as_json) as messages:
-        model = load_model(model_file, threads)
+        model = load_model(model_file, threads, device)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
         reserve([output], [model_file, *given.inputs(found), policy], force=force)
