@@ -45,7 +45,7 @@ _MOST_IMAGES_PER_PART = 64
 _COLUMNS_PER_PRODUCT = 2**14
 _MOST_IMAGES_ON_DEVICE = 2**14
 _BATCH_BYTES_ON_DEVICE = 2**33
-_COLUMNS_ON_DEVICE = 2**22
+_PRODUCT_BYTES_ON_DEVICE = 2**30
 
 
 class Cohort:
@@ -63,6 +63,8 @@ class Cohort:
         Latents to start from.
     scratch : Path, optional
         Folder for sums that are too large for memory; all are in memory by default.
+    has_room_for_sums : bool
+        Whether sums for all columns of a basis stay on the GPU, if images are there.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Cohort:
         memory_budget: int | None = None,
         start: Float64Array | None = None,
         scratch: Path | None = None,
+        has_room_for_sums: bool = True,
     ) -> None:
         self.images = images
         self.settings = settings
@@ -83,6 +86,7 @@ class Cohort:
         self.latents_before_turn = self.latents
         self._start = start
         self._scratch = scratch
+        self._has_room_for_sums = has_room_for_sums
         self._latents_version = 0
         self._displacements = _KeptDisplacements(images, settings, self._budget // 2)
         self._proposal: _LatentProposal | None = None
@@ -301,7 +305,9 @@ class Cohort:
     def _new_sum(self, name: str, shape: tuple[int, ...]) -> _SumInMemory | SumOnDisk:
         if self._scratch is not None and self.namespace is np and is_large(math.prod(shape)):
             return SumOnDisk(self._scratch / f"{name}.float32", shape)
-        return _SumInMemory(self.namespace, shape)
+        is_of_a_basis = shape[0] > 1
+        leaves_device = is_of_a_basis and not self._has_room_for_sums
+        return _SumInMemory(np if leaves_device else self.namespace, shape)
 
     def _current(self) -> Generator:
         if self._generator is None:
@@ -414,7 +420,7 @@ def _namespace_of(images: Images) -> Any:
 
 
 class _SumInMemory:
-    """A sum of fields, weighted for each column, in float64, where images are read to."""
+    """A sum of fields, weighted for each column, in float64."""
 
     def __init__(self, namespace: Any, shape: tuple[int, ...]) -> None:
         self._total: Float64Array = namespace.zeros(shape)
@@ -425,9 +431,10 @@ class _SumInMemory:
         flat_fields = fields.reshape(len(fields), -1)
         if is_on_device(fields):
             on_device = weights.T.astype(fields.dtype)
-            for first in range(0, flat_fields.shape[1], _COLUMNS_ON_DEVICE):
-                some = slice(first, first + _COLUMNS_ON_DEVICE)
-                flat_total[:, some] += on_device @ flat_fields[:, some]
+            most = max(1, _PRODUCT_BYTES_ON_DEVICE // (4 * len(flat_total)))
+            for first in range(0, flat_fields.shape[1], most):
+                some = slice(first, first + most)
+                flat_total[:, some] += beside(flat_total, on_device @ flat_fields[:, some])
             return
         factors = np.ascontiguousarray(weights.T, fields.dtype)
 

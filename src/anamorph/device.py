@@ -71,11 +71,14 @@ class MemoryPlan:
     ----------
     are_images_resident : bool
         Whether all images stay on the GPU, or are sent there whenever they are needed.
+    are_sums_resident : bool
+        Whether sums for all columns of a basis stay there, or are solved with some at a time.
     working_bytes : int
         For batches of images, and displacements that are kept.
     """
 
     are_images_resident: bool
+    are_sums_resident: bool
     working_bytes: int
 
 
@@ -103,9 +106,11 @@ def plan_memory(settings: Settings, n_images: int, budget: int | None = None) ->
         layout.n_appearance * (s.n_channels + s.n_hessian),
     )  # fmt: skip
     one_image = 4 * n_voxels * (64 + 4 * s.n_channels * layout.n_latents)
-    # Old and new parameters and the step between them; sums in float64, and again in float32 and
-    # side by side while they are solved with.
-    model = 3 * parameters + 2 * sums + min(_SOLVER_BYTES, 2 * sums)
+    # Old and new parameters, their momenta and the step between them; sums in float64, and again
+    # in float32 and side by side while they are solved with.
+    at_least = 5 * parameters + min(_SOLVER_BYTES, 2 * sums)
+    are_sums_resident = at_least + 2 * sums + one_image <= usable
+    model = at_least + (2 * sums if are_sums_resident else 0)
     needed = model + one_image
     if needed > usable:
         raise DeviceError(
@@ -116,7 +121,7 @@ def plan_memory(settings: Settings, n_images: int, budget: int | None = None) ->
     images = 4 * n_images * n_voxels * s.n_channels
     left = usable - model
     are_resident = images + one_image <= left // 2
-    return MemoryPlan(are_resident, left - images if are_resident else left)
+    return MemoryPlan(are_resident, are_sums_resident, left - images if are_resident else left)
 
 
 class Images(Protocol):

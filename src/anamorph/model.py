@@ -259,7 +259,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             return LocalSites([cohort])
         plan = plan_memory(settings, len(images), self.memory_budget)
         on_device = ImagesOnDevice(images, plan.are_images_resident)
-        cohort = Cohort(on_device, settings, images.identities, plan.working_bytes, start)
+        cohort = Cohort(
+            on_device,
+            settings,
+            images.identities,
+            plan.working_bytes,
+            start,
+            has_room_for_sums=plan.are_sums_resident,
+        )
         return LocalSites([cohort])
 
     def _run(

@@ -6,6 +6,7 @@ appearance basis or of the shape basis.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from anamorph.geometry import momentum
 from anamorph.geometry.operators import field_momentum
-from anamorph.kernels.device import beside, to_host
+from anamorph.kernels.device import beside, is_on_device, to_host
 from anamorph.parameters import Parameters
 from anamorph.settings import Settings
 from anamorph.solvers import solve_field, solve_velocity
@@ -24,6 +25,7 @@ Float64Array = NDArray[np.float64]
 BasisName = Literal["shape", "appearance"]
 
 TOLERANCE = 1e-3
+_BLOCK_BYTES = 2**30  # of Hessians that are sent to a GPU at a time
 
 
 class Regularisation:
@@ -63,15 +65,18 @@ class Regularisation:
         factors = beside(basis, weights, np.float32)
         mixed = np.tensordot(factors, self._momenta(name, basis), axes=1)
         solve = solve_velocity if name == "shape" else solve_field
-        solution = solve(
-            derivatives["hessian"].astype(np.float32),
-            (derivatives["gradient"] + mixed).astype(np.float32),
-            self._penalty(name),
-            self.settings.voxel_size,
-            weight=np.diag(weights),
-            tolerance=TOLERANCE,
-        )
-        return solution.x.astype(np.float32, copy=False)
+        direction = np.empty_like(basis)
+        for some in _columns_at_a_time(basis, derivatives["hessian"]):
+            gradient = beside(basis, derivatives["gradient"][some])
+            direction[some] = solve(
+                beside(basis, derivatives["hessian"][some], np.float32),
+                (gradient + mixed[some]).astype(np.float32),
+                self._penalty(name),
+                self.settings.voxel_size,
+                weight=np.diag(weights)[some],
+                tolerance=TOLERANCE,
+            ).x
+        return direction
 
     def mean_direction(
         self,
@@ -103,6 +108,14 @@ class Regularisation:
         if name == "shape":
             return self.settings.shape_penalty
         return self.settings.appearance_penalty
+
+
+def _columns_at_a_time(basis: Array, hessian: Array) -> list[slice]:
+    """Return all columns of a basis, or some at a time where sums did not fit on the GPU."""
+    if is_on_device(basis) == is_on_device(hessian):
+        return [slice(None)]
+    most = max(1, _BLOCK_BYTES // (4 * math.prod(hessian.shape[1:])))
+    return [slice(first, first + most) for first in range(0, len(basis), most)]
 
 
 def _inner_products(basis: Array, momenta: Array) -> Float64Array:

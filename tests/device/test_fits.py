@@ -1,12 +1,13 @@
 """Fits on a GPU, beside fits on the processor; and what is said when they cannot be."""
 
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
-from anamorph.device import ImagesOnDevice, chosen_device, plan_memory
+from anamorph.device import ImagesOnDevice, MemoryPlan, chosen_device, plan_memory
 from anamorph.kernels.device import DeviceError
 from tests import simulated
 from tests.device.conftest import HAS_GPU
@@ -96,6 +97,27 @@ def test_less_memory_means_that_images_are_streamed(gpu):
     assert plan_memory(settings, 10).are_images_resident
     needed = 2**20
     assert not plan_memory(settings, 10**6, budget=needed).are_images_resident
+
+
+def test_sums_that_do_not_fit_are_solved_with_some_at_a_time(gpu, monkeypatch):
+    everything = fitted("bernoulli", "cuda")
+    plan = MemoryPlan(are_images_resident=True, are_sums_resident=False, working_bytes=2**20)
+    monkeypatch.setattr("anamorph.model.plan_memory", lambda *_: plan)
+    monkeypatch.setattr("anamorph.regularisation._BLOCK_BYTES", 1)
+    assert fitted("bernoulli", "cuda").objective_ == pytest.approx(everything.objective_, rel=1e-6)
+
+
+def test_less_memory_means_that_sums_leave_the_gpu_first(gpu):
+    settings = simulated.random_settings("gaussian", n_components=30, space=(40, 50))
+    budgets = [2**20 * mebibytes for mebibytes in range(1, 200)]
+    plans = []
+    for budget in budgets:
+        with suppress(DeviceError):
+            plans.append(plan_memory(settings, 10, budget))
+    assert len(plans) < len(budgets)
+    assert not plans[0].are_sums_resident
+    assert plans[-1].are_sums_resident
+    assert plans[-1].are_images_resident
 
 
 def test_the_gpu_is_chosen_when_it_pays(gpu):
