@@ -1,6 +1,9 @@
-"""The images of the experiments: brain slices, whole brains, hippocampi, faces, and their terms.
+"""The images of the experiments: brain slices, whole brains, hippocampi, faces.
 
-None of them ships with the package. Small versions of the experiments draw images of their own.
+None of them ships with the package; small versions of the experiments draw images of their own.
+Slices are of OASIS-1 (Marcus et al. 2007), whose terms of use apply; hippocampi of the Medical
+Segmentation Decathlon, Task04 (CC BY-SA 4.0); whole brains from the label maps of SynthSeg
+(Apache-2.0); faces of the Face Research Lab London Set, DeBruine and Jones 2017 (CC BY 4.0).
 """
 
 from __future__ import annotations
@@ -15,14 +18,6 @@ from anamorph.datasets.simulated import brains
 from examples.paper.experiment import Experiment
 
 Array = NDArray[np.floating]
-
-#: What to say beside pictures of each collection.
-TERMS = {
-    "slices": "OASIS-1, Marcus et al., Journal of Cognitive Neuroscience 19 (2007) 1498-1507",
-    "hippocampi": "Medical Segmentation Decathlon, Task04, CC BY-SA 4.0",
-    "brains": "label maps that SynthSeg was trained with, Apache-2.0",
-    "faces": "Face Research Lab London Set, DeBruine and Jones 2017, CC BY 4.0",
-}
 
 
 @dataclass(frozen=True)
