@@ -22,7 +22,7 @@ from anamorph.device import ImagesOnDevice, find_gpu, plan_memory
 from anamorph.fitting import Fit
 from anamorph.geometry import pull, push, shoot, velocity
 from anamorph.io.arrays import ImageFormat
-from anamorph.kernels.device import DeviceError
+from anamorph.kernels.errors import DeviceError
 from anamorph.presets import preset
 from anamorph.sites import LocalSites
 from anamorph.solvers import solve_velocity

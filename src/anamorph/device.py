@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.device import DeviceError, free_bytes
+from anamorph.kernels.device import free_bytes
+from anamorph.kernels.errors import DeviceError
 from anamorph.settings import Settings
 
 DEVICES = ("cpu", "cuda", "auto")

@@ -8,7 +8,7 @@ import pytest
 
 from anamorph import ShapeAppearanceModel
 from anamorph.device import ImagesOnDevice, MemoryPlan, chosen_device, plan_memory
-from anamorph.kernels.device import DeviceError
+from anamorph.kernels.errors import DeviceError
 from tests import simulated
 from tests.device.conftest import HAS_GPU
 

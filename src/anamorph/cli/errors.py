@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from anamorph.cli.flags import FLAGS
 from anamorph.federation.errors import FederationError
 from anamorph.io.errors import ImageError, ModelFileError, TableError
-from anamorph.kernels.device import DeviceError
+from anamorph.kernels.errors import DeviceError
 
 BAD_INPUT = 1
 INTERRUPTED = 130

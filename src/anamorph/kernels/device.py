@@ -13,10 +13,6 @@ from typing import Any
 import numpy as np
 
 
-class DeviceError(RuntimeError):
-    """A GPU was asked for that is not there, or is too small."""
-
-
 def is_on_device(array: object) -> bool:
     """Tell whether an array is in the memory of a GPU."""
     cupy = sys.modules.get("cupy")
