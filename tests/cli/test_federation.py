@@ -81,7 +81,7 @@ def test_statistics_are_those_of_all_latents(anamorph, folder, policy, tmp_path)
     anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
     table, latents_table = tmp_path / "statistics.tsv", tmp_path / "latents.tsv"
     anamorph(
-        *("federation", "statistics", shared, folder, "-o", table, *policy),
+        *("federation", "simulate-statistics", shared, folder, "-o", table, *policy),
         *("--participants", folder / "participants.tsv"),
         *("--group-by", "diagnosis", "--weight-by", "weight"),
         succeeds=True,
@@ -109,13 +109,13 @@ def test_statistics_of_groups_that_are_too_small(anamorph, folder, tmp_path):
     anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
     rules.write_text("minimum_images = 3")
     result = anamorph(
-        *("federation", "statistics", shared, folder, "-o", tmp_path / "s.tsv"),
+        *("federation", "simulate-statistics", shared, folder, "-o", tmp_path / "s.tsv"),
         *("--participants", folder / "participants.tsv", "--group-by", "diagnosis"),
         *("--policy", rules),
     )
     assert "refuses: group" in result.error
     result = anamorph(
-        *("federation", "statistics", shared, folder, "-o", tmp_path / "s.tsv"),
+        *("federation", "simulate-statistics", shared, folder, "-o", tmp_path / "s.tsv"),
         *("--group-by", "diagnosis", "--policy", rules),
     )
     assert "--participants" in result.error
