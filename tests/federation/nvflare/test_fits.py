@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import time
@@ -13,7 +14,16 @@ import pytest
 pytest.importorskip("nvflare")
 
 from anamorph import ShapeAppearanceModel
-from tests.federation.nvflare.hospitals import PATIENCE, SIZES, kill, wait_until
+from anamorph.federation.audit import AuditLog
+from anamorph.io.names import identities_of
+from tests.federation.nvflare.hospitals import (
+    PATIENCE,
+    SIZES,
+    diagnosis,
+    kill,
+    wait_until,
+    weight,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +33,12 @@ N_ITER = 25
 @pytest.fixture(scope="module")
 def pooled(hospitals):
     """The model of a fit to the images of all sites, on one computer."""
-    files = [path for name in SIZES for path in sorted((hospitals.pictures / name).iterdir())]
-    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(files)
+    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(pictures(hospitals))
+
+
+def pictures(hospitals):
+    """Return the files of all sites."""
+    return [path for name in SIZES for path in sorted((hospitals.pictures / name).iterdir())]
 
 
 def check_same(output, pooled, tolerance):
@@ -42,11 +56,46 @@ def test_a_fit_has_the_numbers_of_the_pooled_fit(hospitals, pooled, tmp_path):
     output = tmp_path / "model.safetensors"
     finish(hospitals.fit(output, "--iterations", N_ITER, "--in-the-open"))
     check_same(output, pooled, 1e-5)
+    # The pooled fit started from the same latents: they are drawn by what images are called.
+    called = [f"{name}/{number:02d}" for name, size in SIZES.items() for number in range(size)]
+    assert identities_of(pictures(hospitals)) == called
     assert not (tmp_path / "model.checkpoint").exists()
     for name in SIZES:
         told = (hospitals.folder / f"{name}.txt").read_text()
         assert "Connected to the coordinator" in told
         assert "The coordinator begins a job" in told
+
+
+def test_statistics_are_those_of_the_latents_of_all_sites(hospitals, pooled, tmp_path):
+    model, table = tmp_path / "model.safetensors", tmp_path / "statistics.tsv"
+    pooled.save(model)
+    options = ("--group-by", "diagnosis", "--weight-by", "weight")
+    finish(hospitals.statistics(model, table, *options, "--group", "control", "--group", "case"))
+    numbers = np.array([number for size in SIZES.values() for number in range(size)])
+    latents = ShapeAppearanceModel.load(model).transform(pictures(hospitals))
+    weights = np.array([weight(number) for number in numbers])
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    kinds = ("mean", "covariance_z1", "covariance_z2")
+    groups = ("control", "case")
+    named = [(row["group"], row["statistic"]) for row in rows]
+    assert named == [(group, kind) for group in groups for kind in kinds]
+    for group in groups:
+        members = np.array([diagnosis(number) == group for number in numbers])
+        mean = np.average(latents[members], axis=0, weights=weights[members])
+        covariance = np.cov(latents[members].T, aweights=weights[members], ddof=0)
+        own = [row for row in rows if row["group"] == group]
+        assert {row["n_images"] for row in own} == {str(members.sum())}
+        found = np.array([[float(row["z1"]), float(row["z2"])] for row in own])
+        np.testing.assert_allclose(found, [mean, *covariance], atol=1e-5)
+    for name, size in SIZES.items():
+        log = AuditLog(hospitals.kits[name].work / "audit.jsonl")
+        answers = [line for line in log.read() if line.get("question") == "statistics"]
+        assert answers
+        for line in answers:
+            assert line["masked"]
+            assert line["n_images"] == size
+            assert line["fields"]["latent_scatter"] == [2, 2, 2]
 
 
 # ---- accidents
