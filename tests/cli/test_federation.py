@@ -121,5 +121,25 @@ def test_statistics_of_groups_that_are_too_small(anamorph, folder, tmp_path):
     assert "--participants" in result.error
 
 
+def test_statistics_that_the_policy_does_not_list(anamorph, folder, tmp_path):
+    shared, rules = tmp_path / "shared.safetensors", tmp_path / "policy.toml"
+    anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
+    rules.write_text("minimum_images = 1\nquestions = ['moments']")
+    command = ("federation", "simulate-statistics", shared, folder, "-o", tmp_path / "s.tsv")
+    result = anamorph(*command, "--policy", rules)
+    assert "question 'statistics' is not answered here; answered are moments" in result.error
+    assert not (tmp_path / "s.tsv").exists()
+
+
+def test_statistics_between_kits_are_asked_for_by_name(anamorph, tmp_path):
+    pytest.importorskip("nvflare")
+    command = ("federation", "statistics", tmp_path, "shared.safetensors", "-o", "s.tsv")
+    assert "give both" in anamorph(*command, "--group-by", "diagnosis").error
+    assert "give both" in anamorph(*command, "--group", "case").error
+    twice = ("--group-by", "diagnosis", "--group", "case", "--group", "case")
+    assert "every group once, got case, case" in anamorph(*command, *twice).error
+    assert "is not a kit" in anamorph(*command).error
+
+
 def test_an_audit_of_nothing(anamorph, tmp_path):
     assert "does not exist" in anamorph("site", "audit", tmp_path / "nowhere").error

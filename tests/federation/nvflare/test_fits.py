@@ -25,9 +25,10 @@ from tests.federation.nvflare.hospitals import (
     weight,
 )
 
-pytestmark = pytest.mark.slow
+# In one process of those that share the tests: hospitals are started once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hospitals")]
 
-N_ITER = 25
+N_ITER = 15
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +123,19 @@ def kill_the_job_of_the_server(hospitals, driver):
 def hold_a_site_up(hospitals, driver):
     slow = hospitals.job_process("rome")
     slow.suspend()
-    time.sleep(6)  # longer than it takes to ask whether it is still there
+    time.sleep(4)  # longer than it takes to ask whether it is still there
     slow.resume()
 
 
 def server_of(driver):
     (server,) = psutil.Process(driver.pid).children()
     return server
+
+
+def kill_the_coordinator(hospitals, driver):
+    server = server_of(driver)
+    kill(driver)
+    wait_until(lambda: not server.is_running(), "the end of the server")
 
 
 def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, pooled, tmp_path):
@@ -139,31 +146,26 @@ def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, p
     def n_told(kind):
         return sum(event["kind"] == kind for event in hospitals.events()[n_before:])
 
+    def do_after_an_iteration(accident):
+        n_iterations = n_told("iteration")
+        wait_until(lambda: n_told("iteration") > n_iterations, "an iteration")
+        assert driver.poll() is None, f"the fit was over before {accident.__name__}"
+        accident(hospitals, driver)
+
     wait_until(lambda: n_told("began"), "the job")
     kill_a_job(hospitals, driver)  # before the first iteration
     for accident in (kill_a_site, hold_a_site_up, kill_the_server, kill_the_job_of_the_server):
-        n_iterations = n_told("iteration")
-        wait_until(lambda n=n_iterations: n_told("iteration") > n, "an iteration")
-        assert driver.poll() is None, f"the fit was over before {accident.__name__}"
-        accident(hospitals, driver)
-    finish(driver)
-    check_same(output, pooled, 1e-4)
+        do_after_an_iteration(accident)
+    do_after_an_iteration(kill_the_coordinator)
     assert n_told("began") == 5  # one job at first and one after each death; none for who is slow
-
-
-def test_the_same_command_goes_on_after_the_coordinator_was_killed(hospitals, pooled, tmp_path):
-    output, checkpoint = tmp_path / "model.safetensors", tmp_path / "model.checkpoint"
-    driver = hospitals.fit(output, "--iterations", N_ITER)
-    wait_until(checkpoint.exists, "an iteration")
-    server = server_of(driver)
-    kill(driver)
-    wait_until(lambda: not server.is_running(), "the end of the server")
     assert not output.exists()
+    assert (tmp_path / "model.checkpoint").exists()
+
     n_before = len(hospitals.events())
-    finish(hospitals.fit(output, "--iterations", N_ITER))
+    finish(hospitals.fit(output, "--iterations", N_ITER))  # the same command goes on
     check_same(output, pooled, 1e-4)
-    told = [event["kind"] for event in hospitals.events()[n_before:]]
-    assert 0 < told.count("iteration") < N_ITER
+    assert 0 < n_told("iteration") < N_ITER
+    assert n_told("began") == 1
 
 
 def test_a_fit_goes_on_without_a_site_and_takes_it_back(hospitals, tmp_path):
