@@ -25,8 +25,7 @@ from tests.federation.nvflare.hospitals import (
     weight,
 )
 
-# In one process of those that share the tests: hospitals are started once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hospitals")]
+pytestmark = pytest.mark.slow
 
 N_ITER = 15
 

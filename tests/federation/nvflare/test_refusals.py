@@ -35,7 +35,7 @@ from anamorph.federation.nvflare.session import Session
 from tests.federation.nvflare.hospitals import PATIENCE, SIZES, wait_until
 from tests.federation.nvflare.test_consortium import TRIO
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hospitals")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
