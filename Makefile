@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Processes that share the tests.
-WORKERS := -n auto --maxprocesses 4 --dist worksteal
+WORKERS := -n auto --maxprocesses 4
 
 .PHONY: help test test-gpu run-test-gpu lint docs bench bench-gpu run-bench-gpu demo paper clean
 
@@ -33,8 +33,9 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(READY) lint docs
-	$(BIN)/pytest -q $(WORKERS) -m "not slow"
-	timeout 600 $(BIN)/pytest -q $(WORKERS) -m slow
+	$(BIN)/pytest -q $(WORKERS) --dist worksteal -m "not slow"
+	@# Each file in one process: what slow tests share, such as running servers, is started once.
+	timeout 600 $(BIN)/pytest -q $(WORKERS) --dist loadfile -m slow
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

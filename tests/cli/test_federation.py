@@ -81,7 +81,7 @@ def test_statistics_are_those_of_all_latents(anamorph, folder, policy, tmp_path)
     anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
     table, latents_table = tmp_path / "statistics.tsv", tmp_path / "latents.tsv"
     anamorph(
-        *("federation", "statistics", shared, folder, "-o", table, *policy),
+        *("federation", "simulate-statistics", shared, folder, "-o", table, *policy),
         *("--participants", folder / "participants.tsv"),
         *("--group-by", "diagnosis", "--weight-by", "weight"),
         succeeds=True,
@@ -109,16 +109,36 @@ def test_statistics_of_groups_that_are_too_small(anamorph, folder, tmp_path):
     anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
     rules.write_text("minimum_images = 3")
     result = anamorph(
-        *("federation", "statistics", shared, folder, "-o", tmp_path / "s.tsv"),
+        *("federation", "simulate-statistics", shared, folder, "-o", tmp_path / "s.tsv"),
         *("--participants", folder / "participants.tsv", "--group-by", "diagnosis"),
         *("--policy", rules),
     )
     assert "refuses: group" in result.error
     result = anamorph(
-        *("federation", "statistics", shared, folder, "-o", tmp_path / "s.tsv"),
+        *("federation", "simulate-statistics", shared, folder, "-o", tmp_path / "s.tsv"),
         *("--group-by", "diagnosis", "--policy", rules),
     )
     assert "--participants" in result.error
+
+
+def test_statistics_that_the_policy_does_not_list(anamorph, folder, tmp_path):
+    shared, rules = tmp_path / "shared.safetensors", tmp_path / "policy.toml"
+    anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
+    rules.write_text("minimum_images = 1\nquestions = ['moments']")
+    command = ("federation", "simulate-statistics", shared, folder, "-o", tmp_path / "s.tsv")
+    result = anamorph(*command, "--policy", rules)
+    assert "question 'statistics' is not answered here; answered are moments" in result.error
+    assert not (tmp_path / "s.tsv").exists()
+
+
+def test_statistics_between_kits_are_asked_for_by_name(anamorph, tmp_path):
+    pytest.importorskip("nvflare")
+    command = ("federation", "statistics", tmp_path, "shared.safetensors", "-o", "s.tsv")
+    assert "give both" in anamorph(*command, "--group-by", "diagnosis").error
+    assert "give both" in anamorph(*command, "--group", "case").error
+    twice = ("--group-by", "diagnosis", "--group", "case", "--group", "case")
+    assert "every group once, got case, case" in anamorph(*command, *twice).error
+    assert "is not a kit" in anamorph(*command).error
 
 
 def test_an_audit_of_nothing(anamorph, tmp_path):

@@ -40,16 +40,16 @@ class Coordinator:
 
     def __init__(self, agent, identities=()):
         self.agent, self.others = agent, identities[1:]
-        self.step = 0
+        self.step, self.fit = 0, "fit1"
         self.join()
 
     def join(self, **changes):
-        message = {"do": "join", "fit": "fit1", "settings": asdict(SETTINGS), "n_iter": 5}
+        message = {"do": "join", "fit": self.fit, "settings": asdict(SETTINGS), "n_iter": 5}
         return self.agent.handle(message | changes)
 
     def restore(self, to=0, step=None, **changes):
         self.step = self.step + 1 if step is None else step
-        message = {"do": "restore", "fit": "fit1", "step": self.step, "to": to}
+        message = {"do": "restore", "fit": self.fit, "step": self.step, "to": to}
         return self.agent.handle(message | {"may_encode": False} | changes)
 
     def message(self, question, arguments=None, *, step=None, arrays=None, **changes):
@@ -58,7 +58,7 @@ class Coordinator:
         published = {"version": 1, "warp_version": 0, "arrays": parameters()}
         return {
             "do": "ask",
-            "fit": "fit1",
+            "fit": self.fit,
             "step": self.step if step is None else step,
             "attempt": None,
             "question": question,
@@ -78,9 +78,9 @@ class Coordinator:
         roster = changes.get("roster", ROSTER)
         keys = {"a": own}
         for identity in self.others:
-            keys[identity.name] = Occasion(identity, "fit1", self.step, attempt).offer()
+            keys[identity.name] = Occasion(identity, self.fit, self.step, attempt).offer()
         names = ("n_images", "log_likelihood", "count", "total", "squares", "gradient", "hessian")
-        names = (*names, "latent_sum", "latent_scatter")
+        names = (*names, "latent_sum", "latent_scatter", "group_size", "weight_sum")
         exponents = dict.fromkeys(names, exponent)
         message |= {"keys": {name: keys[name] for name in roster}, "exponents": exponents}
         return self.agent.handle(message | changes)
@@ -410,6 +410,43 @@ def test_the_roster_changes_as_often_as_the_policy_says(tmp_path):
         assert ("error" in reply) == (n == 3)
     assert reply["error"] == "RosterError"
     assert "may change 1 times" in reply["text"]
+
+
+def test_a_roster_that_changes_along_with_the_parameters_counts_as_a_change(tmp_path):
+    # Nearly the same question is another one: only the cap on changes keeps totals apart.
+    _, coordinator, key = masked_site(tmp_path, n_others=4)
+    full = ["a", "other0", "other1", "other2", "other3"]
+    reply = coordinator.ask_masked("start_latents", key, {"seed": 0}, roster=full)
+    most = Policy().roster_changes
+    for n, roster in enumerate([full, full[:4], full[:3], full]):
+        arrays = parameters()
+        arrays["mean"] += np.float32(1e-5 * n)
+        published = {"version": n + 2, "warp_version": 0, "arrays": arrays}
+        reply = coordinator.ask_masked(
+            "appearance_derivatives", reply["next_key"], roster=roster, parameters=published
+        )
+        assert ("error" in reply) == (n > most)
+    assert reply["error"] == "RosterError"
+    assert f"may change {most} times" in reply["text"]
+
+
+def test_an_analysis_by_another_name_has_the_same_roster(tmp_path):
+    # A coordinator may call an analysis what it likes; answers are about the same images.
+    _, coordinator, key = masked_site(tmp_path, replace(LENIENT, roster_changes=0), n_others=3)
+    full = ["a", "other0", "other1", "other2"]
+    about = {"groups": ["all"], "group_by": None, "weight_by": None}
+    assert "error" not in coordinator.ask_masked("statistics", key, about, roster=full)
+    coordinator.fit = "another"
+    coordinator.join()
+    key = coordinator.restore()["next_key"]
+    reply = coordinator.ask_masked("statistics", key, about, roster=full[:3])
+    assert reply["error"] == "RosterError"
+    assert "is not answered for a, other0, other1" in reply["text"]
+    coordinator.step -= 1
+    others = about | {"groups": ["everyone"]}
+    reply = coordinator.ask_masked("statistics", key, others, roster=full[:3])
+    assert reply["error"] == "RosterError"
+    assert "may change 0 times" in reply["text"]
 
 
 def test_overflow_is_a_named_error_and_fresh_keys_answer(tmp_path):

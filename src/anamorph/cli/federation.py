@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from anamorph.cli import federation_fit, federation_provision, simulate, statistics
+from anamorph.cli import (
+    federation_fit,
+    federation_provision,
+    federation_statistics,
+    simulate,
+    simulate_statistics,
+)
 
 federation = typer.Typer(
     name="federation",
@@ -13,5 +19,6 @@ federation = typer.Typer(
 )
 federation.command(epilog=federation_provision.EXAMPLES)(federation_provision.provision)
 federation.command(epilog=federation_fit.EXAMPLES)(federation_fit.fit)
+federation.command(epilog=federation_statistics.EXAMPLES)(federation_statistics.statistics)
 federation.command(epilog=simulate.EXAMPLES)(simulate.simulate)
-federation.command(epilog=statistics.EXAMPLES)(statistics.statistics)
+federation.command(epilog=simulate_statistics.EXAMPLES)(simulate_statistics.simulate_statistics)

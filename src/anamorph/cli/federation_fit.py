@@ -27,12 +27,29 @@ anamorph federation fit kits/coordinator -o brains.safetensors --preset brains2d
 
 _SITES = "Sites"
 
+CoordinatorKit = Annotated[
+    Path,
+    typer.Argument(metavar="KIT", show_default=False, help="Folder of the coordinator's kit."),
+]
+Patience = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="SECONDS", rich_help_panel=_SITES, help="How long to wait for a site."
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        metavar="SECONDS",
+        rich_help_panel=_SITES,
+        help="How long a site may take for an answer; by default as long as it is there.",
+    ),
+]
+
 
 def fit(
-    kit: Annotated[
-        Path,
-        typer.Argument(metavar="KIT", show_default=False, help="Folder of the coordinator's kit."),
-    ],
+    kit: CoordinatorKit,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
     ],
@@ -54,21 +71,8 @@ def fit(
     threads: options.Threads = None,
     checkpoint: setting.Checkpoint = None,
     in_the_open: InTheOpen = False,
-    patience: Annotated[
-        float,
-        typer.Option(
-            min=0, metavar="SECONDS", rich_help_panel=_SITES, help="How long to wait for a site."
-        ),
-    ] = 600.0,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            min=1,
-            metavar="SECONDS",
-            rich_help_panel=_SITES,
-            help="How long a site may take for an answer; by default as long as it is there.",
-        ),
-    ] = None,
+    patience: Patience = 600.0,
+    timeout: Timeout = None,
     go_on: Annotated[
         bool,
         typer.Option(

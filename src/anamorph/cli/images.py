@@ -150,6 +150,30 @@ class ImageList:
         return ImageList([self.files[n] for n in numbers], [self.names[n] for n in numbers])
 
 
+def columns_of(
+    images: ImageList, participants: Path | None, names: Sequence[str], what: str
+) -> dict[str, list[str]]:
+    """Return columns of a table of participants, a text for each image, by name.
+
+    Parameters
+    ----------
+    images : ImageList
+    participants : Path or None
+        The table, which is needed if there are names.
+    names : list of str
+    what : str
+        Which options name the columns, for an error.
+    """
+    from anamorph.io.participants import read_participants
+
+    if not names:
+        return {}
+    if participants is None:
+        raise CommandError(f"{what} of a table: give --participants")
+    table = read_participants(participants).matched([group[0] for group in images.files])
+    return {name: [str(text) for text in table.labels(name)] for name in names}
+
+
 def find_files(arguments: Sequence[str]) -> list[Path]:
     """Return image files, naturally sorted ("img2" before "img10").
 

@@ -13,7 +13,7 @@ from anamorph.cli import options, values
 from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import CommandError
 from anamorph.cli.extras import needs_nvflare
-from anamorph.cli.images import ImageArguments
+from anamorph.cli.images import ImageArguments, columns_of
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.settings import chosen_likelihood
 
@@ -58,6 +58,14 @@ def start(
     ] = None,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Column of --participants that analyses may group or weight images by; more than "
+            "once for more. By default none.",
+        ),
+    ] = None,
     resample: options.Resample = False,
     pad: setting.Pad = 0,
     channel_axis: setting.ChannelAxis = None,
@@ -92,6 +100,7 @@ def start(
             policy=None if policy is None else str(policy.resolve()),
             memory_budget=None if memory is None else values.memory("--memory", memory),
             n_threads=threads,
+            columns=columns_of(found, participants, column or [], "--column names columns"),
         )
         _check(lent, opened.name, messages)
         lent.write(opened)

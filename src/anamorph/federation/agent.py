@@ -247,7 +247,8 @@ class SiteAgent:
         """Note the question down in the ledger, which refuses what would show single sites."""
         is_hidden = message["keys"] is not None and message["question"] not in _HARMLESS
         roster = sorted(message["roster"]) if is_hidden else None
-        self._ledger.admit(fit.name, message["step"], content, roster)
+        is_analysis = message["question"] in ANALYSES
+        self._ledger.admit(fit.name, message["step"], content, roster, is_analysis=is_analysis)
 
     def _block(self, message: Message) -> Message:
         fit, index = self._joined(message), message["index"]

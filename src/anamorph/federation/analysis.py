@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.federation.coordinator import FederatedSites
 from anamorph.federation.transport import Transport
+from anamorph.io.replace import replacing
 from anamorph.model import ShapeAppearanceModel
 from anamorph.sums import Sums
 
@@ -88,3 +91,24 @@ def group_statistics(sums: Sums, groups: Sequence[str]) -> list[GroupStatistics]
         covariance = sums["latent_scatter"][g] / weight - np.outer(mean, mean)
         found.append(GroupStatistics(name, round(sums["group_size"][g]), mean, covariance))
     return found
+
+
+def summary(groups: Sequence[GroupStatistics]) -> dict[str, dict[str, Any]]:
+    """Return the size and the mean of every group, by name."""
+    return {
+        group.name: {"n_images": group.n_images, "mean": group.mean.tolist()} for group in groups
+    }
+
+
+def write_statistics(path: Path, groups: Sequence[GroupStatistics]) -> None:
+    """Write a table: for every group the mean, then a row of the covariance for each latent."""
+    latents = [f"z{k}" for k in range(1, len(groups[0].mean) + 1)]
+    lines = ["\t".join(["group", "n_images", "statistic", *latents])]
+    for group in groups:
+        rows = {"mean": group.mean}
+        rows |= {f"covariance_{name}": group.covariance[k] for k, name in enumerate(latents)}
+        for name, values in rows.items():
+            numbers = [f"{value:.9g}" for value in values]
+            lines.append("\t".join([group.name, str(group.n_images), name, *numbers]))
+    with replacing(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")

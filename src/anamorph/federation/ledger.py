@@ -18,6 +18,10 @@ from typing import Any
 from anamorph.federation.errors import PolicyError, RosterError, StorageError
 from anamorph.federation.policy import Policy
 
+# What analyses were answered for is kept together, under a name that no fit can have: a
+# coordinator that calls each of them by another name does not get another roster for it.
+_ANALYSES = ""
+
 
 @dataclass
 class _FitRecord:
@@ -81,7 +85,15 @@ class Ledger:
         """Note down that a fit has come to a step."""
         self._write({"fit": fit, "step": step})
 
-    def admit(self, fit: str, step: int, content: str, roster: Sequence[str] | None) -> None:
+    def admit(
+        self,
+        fit: str,
+        step: int,
+        content: str,
+        roster: Sequence[str] | None,
+        *,
+        is_analysis: bool = False,
+    ) -> None:
         """Note a question down, or refuse it.
 
         Parameters
@@ -92,11 +104,14 @@ class Ledger:
             Stands for all that the answer depends on; the same question again has the same.
         roster : list of str, or None
             For whom the answer is masked; None where it is not, or holds nothing.
+        is_analysis : bool
+            Whether it is a question of an analysis, and counts with those of all others.
         """
         line: dict[str, Any] = {"fit": fit, "step": step}
         if roster is not None:
-            self._check_roster(self._fits[fit], content, tuple(roster))
-            line |= {"content": content, "roster": list(roster)}
+            owner = _ANALYSES if is_analysis else fit
+            self._check_roster(self._fits.get(owner, _FitRecord()), content, tuple(roster))
+            line |= {"content": content, "roster": list(roster), "owner": owner}
         self._write(line)
 
     def count_iteration(self, fit: str) -> None:
@@ -117,7 +132,8 @@ class Ledger:
         is_change = record.roster is not None and record.roster != roster
         if is_change and record.n_roster_changes >= self._policy.roster_changes:
             raise RosterError(
-                f"the sites of a fit may change {self._policy.roster_changes} times, and did"
+                f"the sites of a fit, or of analyses, may change {self._policy.roster_changes} "
+                "times, and did"
             )
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -140,6 +156,7 @@ class Ledger:
         self._n_analyses += bool(line.get("analysis"))
         if "roster" in line:
             roster = tuple(line["roster"])
+            record = self._fits.setdefault(line["owner"], _FitRecord())
             record.n_roster_changes += record.roster is not None and record.roster != roster
             record.roster = roster
             record.rosters[line["content"]] = roster

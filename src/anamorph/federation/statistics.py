@@ -46,18 +46,29 @@ def group_sums(
         ``groups``: names of groups; ``group_by``: the column that holds them, None for one group
         of all images; ``weight_by``: a column of numbers, None for equal weights.
     policy : Policy
-        Of the site: no group may be smaller than it allows.
+        Of the site: no group may be smaller than it allows, nor count as a smaller one by its
+        weights.
     """
     groups = arguments["groups"]
     labels = _column(columns, arguments.get("group_by"), len(latents), groups[0] if groups else "")
     weights = _numbers(_column(columns, arguments.get("weight_by"), len(latents), "1"))
     members = np.array([[label == group for label in labels] for group in groups], np.float64)
-    for group, size in zip(groups, members.sum(axis=1), strict=True):
-        policy.check_images(int(size), f"group {group!r} of this site")
     shares = members * weights
+    for group, own, sizes in zip(groups, members, shares, strict=True):
+        policy.check_images(int(own.sum()), f"group {group!r} of this site")
+        policy.check_images(_effective_size(sizes), f"by its weights, group {group!r} of this site")
     products = np.einsum("gn,nk,nl->gkl", shares, latents, latents)
     values = (members.sum(axis=1), shares.sum(axis=1), shares @ latents, products)
     return Sums(int(members.sum()), dict(zip(ANALYSES["statistics"], values, strict=True)))
+
+
+def _effective_size(weights: Float64Array) -> int:
+    """Return how many images of equal weight would tell as little of each, (sum w)^2 / sum w^2.
+
+    Where nearly all the weight is on one image, the weighted sums are those of that image.
+    """
+    squares = float(weights @ weights)
+    return int(weights.sum() ** 2 / squares + 1e-6) if squares > 0 else 0
 
 
 def _column(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.federation.nvflare.hospitals import Hospitals
 
-POLICY = "fits = 1000\niterations = 5000\nsecure_sum = false\n"
+POLICY = "fits = 1000\niterations = 5000\nsecure_sum = false\nminimum_images = 4\n"
 
 
 @pytest.fixture(scope="package")

@@ -45,6 +45,8 @@ class Hospitals:
             self.processes[name] = self.run(
                 "site", "start", self.kits[name].folder, "--data", self.pictures / name,
                 "--policy", self.policy, "--threads", 1,
+                "--participants", self.pictures / f"{name}.tsv",
+                "--column", "diagnosis", "--column", "weight",
                 output=self.folder / f"{name}.txt",
             )  # fmt: skip
 
@@ -67,6 +69,12 @@ class Hospitals:
             "--patience", PATIENCE, *options, output=output.with_suffix(".txt"),
         )  # fmt: skip
 
+    def statistics(self, model: Path, output: Path, *options: object) -> subprocess.Popen[bytes]:
+        return self.run(
+            "federation", "statistics", self.coordinator.folder, model, "-o", output,
+            "--patience", PATIENCE, *options, output=output.with_suffix(".txt"),
+        )  # fmt: skip
+
     def run(self, *arguments: object, output: Path) -> subprocess.Popen[bytes]:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with output.open("ab") as file:
@@ -85,18 +93,34 @@ class Hospitals:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def diagnosis(number: int) -> str:
+    return "case" if number % 2 else "control"
+
+
+def weight(number: int) -> int:
+    return 1 + number // 2 % 2
+
+
 def draw_pictures(folder: Path) -> None:
-    """Draw blurred discs, of 12 x 10 pixels, in a folder for each site."""
+    """Draw blurred discs, of 12 x 10 pixels, in a folder for each site, with a table of them."""
     random = np.random.default_rng(0)
     rows, columns = np.mgrid[:12, :10]
     for name, n_images in SIZES.items():
         (folder / name).mkdir(parents=True)
+        write_table(folder / f"{name}.tsv", n_images)
         for number in range(n_images):
             centre, radius = random.normal((5.5, 4.5), 0.7), random.normal(3, 0.4)
             distance = np.hypot(rows - centre[0], columns - centre[1])
             disc = 1 / (1 + np.exp(2 * (distance - radius))) + random.normal(0, 0.02, rows.shape)
             picture = Image.fromarray(np.uint8(255 * np.clip(disc, 0, 1)))
             picture.save(folder / name / f"{number:02d}.png")
+
+
+def write_table(path: Path, n_images: int) -> None:
+    """Write what a site knows of its pictures."""
+    lines = ["participant_id\tdiagnosis\tweight"]
+    lines += [f"{n:02d}\t{diagnosis(n)}\t{weight(n)}" for n in range(n_images)]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import time
@@ -13,18 +14,31 @@ import pytest
 pytest.importorskip("nvflare")
 
 from anamorph import ShapeAppearanceModel
-from tests.federation.nvflare.hospitals import PATIENCE, SIZES, kill, wait_until
+from anamorph.federation.audit import AuditLog
+from anamorph.io.names import identities_of
+from tests.federation.nvflare.hospitals import (
+    PATIENCE,
+    SIZES,
+    diagnosis,
+    kill,
+    wait_until,
+    weight,
+)
 
 pytestmark = pytest.mark.slow
 
-N_ITER = 25
+N_ITER = 15
 
 
 @pytest.fixture(scope="module")
 def pooled(hospitals):
     """The model of a fit to the images of all sites, on one computer."""
-    files = [path for name in SIZES for path in sorted((hospitals.pictures / name).iterdir())]
-    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(files)
+    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(pictures(hospitals))
+
+
+def pictures(hospitals):
+    """Return the files of all sites."""
+    return [path for name in SIZES for path in sorted((hospitals.pictures / name).iterdir())]
 
 
 def check_same(output, pooled, tolerance):
@@ -42,11 +56,46 @@ def test_a_fit_has_the_numbers_of_the_pooled_fit(hospitals, pooled, tmp_path):
     output = tmp_path / "model.safetensors"
     finish(hospitals.fit(output, "--iterations", N_ITER, "--in-the-open"))
     check_same(output, pooled, 1e-5)
+    # The pooled fit started from the same latents: they are drawn by what images are called.
+    called = [f"{name}/{number:02d}" for name, size in SIZES.items() for number in range(size)]
+    assert identities_of(pictures(hospitals)) == called
     assert not (tmp_path / "model.checkpoint").exists()
     for name in SIZES:
         told = (hospitals.folder / f"{name}.txt").read_text()
         assert "Connected to the coordinator" in told
         assert "The coordinator begins a job" in told
+
+
+def test_statistics_are_those_of_the_latents_of_all_sites(hospitals, pooled, tmp_path):
+    model, table = tmp_path / "model.safetensors", tmp_path / "statistics.tsv"
+    pooled.save(model)
+    options = ("--group-by", "diagnosis", "--weight-by", "weight")
+    finish(hospitals.statistics(model, table, *options, "--group", "control", "--group", "case"))
+    numbers = np.array([number for size in SIZES.values() for number in range(size)])
+    latents = ShapeAppearanceModel.load(model).transform(pictures(hospitals))
+    weights = np.array([weight(number) for number in numbers])
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    kinds = ("mean", "covariance_z1", "covariance_z2")
+    groups = ("control", "case")
+    named = [(row["group"], row["statistic"]) for row in rows]
+    assert named == [(group, kind) for group in groups for kind in kinds]
+    for group in groups:
+        members = np.array([diagnosis(number) == group for number in numbers])
+        mean = np.average(latents[members], axis=0, weights=weights[members])
+        covariance = np.cov(latents[members].T, aweights=weights[members], ddof=0)
+        own = [row for row in rows if row["group"] == group]
+        assert {row["n_images"] for row in own} == {str(members.sum())}
+        found = np.array([[float(row["z1"]), float(row["z2"])] for row in own])
+        np.testing.assert_allclose(found, [mean, *covariance], atol=1e-5)
+    for name, size in SIZES.items():
+        log = AuditLog(hospitals.kits[name].work / "audit.jsonl")
+        answers = [line for line in log.read() if line.get("question") == "statistics"]
+        assert answers
+        for line in answers:
+            assert line["masked"]
+            assert line["n_images"] == size
+            assert line["fields"]["latent_scatter"] == [2, 2, 2]
 
 
 # ---- accidents
@@ -73,13 +122,19 @@ def kill_the_job_of_the_server(hospitals, driver):
 def hold_a_site_up(hospitals, driver):
     slow = hospitals.job_process("rome")
     slow.suspend()
-    time.sleep(6)  # longer than it takes to ask whether it is still there
+    time.sleep(4)  # longer than it takes to ask whether it is still there
     slow.resume()
 
 
 def server_of(driver):
     (server,) = psutil.Process(driver.pid).children()
     return server
+
+
+def kill_the_coordinator(hospitals, driver):
+    server = server_of(driver)
+    kill(driver)
+    wait_until(lambda: not server.is_running(), "the end of the server")
 
 
 def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, pooled, tmp_path):
@@ -90,31 +145,26 @@ def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, p
     def n_told(kind):
         return sum(event["kind"] == kind for event in hospitals.events()[n_before:])
 
+    def do_after_an_iteration(accident):
+        n_iterations = n_told("iteration")
+        wait_until(lambda: n_told("iteration") > n_iterations, "an iteration")
+        assert driver.poll() is None, f"the fit was over before {accident.__name__}"
+        accident(hospitals, driver)
+
     wait_until(lambda: n_told("began"), "the job")
     kill_a_job(hospitals, driver)  # before the first iteration
     for accident in (kill_a_site, hold_a_site_up, kill_the_server, kill_the_job_of_the_server):
-        n_iterations = n_told("iteration")
-        wait_until(lambda n=n_iterations: n_told("iteration") > n, "an iteration")
-        assert driver.poll() is None, f"the fit was over before {accident.__name__}"
-        accident(hospitals, driver)
-    finish(driver)
-    check_same(output, pooled, 1e-4)
+        do_after_an_iteration(accident)
+    do_after_an_iteration(kill_the_coordinator)
     assert n_told("began") == 5  # one job at first and one after each death; none for who is slow
-
-
-def test_the_same_command_goes_on_after_the_coordinator_was_killed(hospitals, pooled, tmp_path):
-    output, checkpoint = tmp_path / "model.safetensors", tmp_path / "model.checkpoint"
-    driver = hospitals.fit(output, "--iterations", N_ITER)
-    wait_until(checkpoint.exists, "an iteration")
-    server = server_of(driver)
-    kill(driver)
-    wait_until(lambda: not server.is_running(), "the end of the server")
     assert not output.exists()
+    assert (tmp_path / "model.checkpoint").exists()
+
     n_before = len(hospitals.events())
-    finish(hospitals.fit(output, "--iterations", N_ITER))
+    finish(hospitals.fit(output, "--iterations", N_ITER))  # the same command goes on
     check_same(output, pooled, 1e-4)
-    told = [event["kind"] for event in hospitals.events()[n_before:]]
-    assert 0 < told.count("iteration") < N_ITER
+    assert 0 < n_told("iteration") < N_ITER
+    assert n_told("began") == 1
 
 
 def test_a_fit_goes_on_without_a_site_and_takes_it_back(hospitals, tmp_path):

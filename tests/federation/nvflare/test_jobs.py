@@ -1,4 +1,4 @@
-"""Jobs and what they tell: configuration goes out, events come back."""
+"""Jobs and what they tell: requests and configuration go out, events come back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.events import EventReader, EventWriter
 from anamorph.federation.nvflare.hardening import COORDINATOR_PROGRAM, SITE_PROGRAM
 from anamorph.federation.nvflare.jobs import write_job
+from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.nvflare.request import (
+    FitRequest,
+    StatisticsRequest,
+    read_request,
+    write_request,
+)
 
 
 def test_a_job_is_configuration_only(tmp_path):
@@ -47,3 +55,25 @@ def test_half_an_event_is_left_until_it_is_whole(tmp_path):
     with path.open("a") as file:
         file.write('gan"}\n')
     assert list(reader.new()) == [{"kind": "began"}]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        FitRequest({"n_components": 2}, "model", "checkpoint", False, 3.0, True),
+        StatisticsRequest("model", "table", ["case"], "diagnosis", "weight", False, 3.0),
+    ],
+)
+def test_the_process_of_a_job_finds_what_was_asked_for(tmp_path, request_):
+    kit = Kit(tmp_path, "coordinator", "trio", "localhost", 8002, ("london",))
+    kit.work.mkdir()
+    write_request(request_, kit)
+    assert read_request(kit) == request_
+
+
+def test_a_request_of_another_kind_is_refused(tmp_path):
+    kit = Kit(tmp_path, "coordinator", "trio", "localhost", 8002, ("london",))
+    kit.work.mkdir()
+    (kit.work / "request.json").write_text('{"kind": "latents"}')
+    with pytest.raises(ConsortiumError, match="one of fit, statistics, got 'latents'"):
+        read_request(kit)

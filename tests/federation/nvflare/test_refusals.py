@@ -9,6 +9,7 @@ import ssl
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
@@ -22,10 +23,14 @@ from nvflare.lighter.utils import (
     serialize_pri_key,
 )
 
+from anamorph import ShapeAppearanceModel
+from anamorph.federation.nvflare.errors import ConsortiumError
+from anamorph.federation.nvflare.following import Job, Watch
 from anamorph.federation.nvflare.hardening import SITE_PROGRAM
 from anamorph.federation.nvflare.jobs import write_job
 from anamorph.federation.nvflare.party import end_coordinator, start_coordinator
 from anamorph.federation.nvflare.provision import provision
+from anamorph.federation.nvflare.request import StatisticsRequest, write_request
 from anamorph.federation.nvflare.session import Session
 from tests.federation.nvflare.hospitals import PATIENCE, SIZES, wait_until
 from tests.federation.nvflare.test_consortium import TRIO
@@ -151,6 +156,22 @@ def name_class(job: Path, path: str, arguments: object = None) -> None:
 
 
 # ---- policies
+
+
+def test_statistics_that_the_policy_does_not_list_are_refused(session, hospitals, tmp_path):
+    model, table = tmp_path / "model.safetensors", tmp_path / "statistics.tsv"
+    images = np.random.default_rng(0).random((4, 12, 10))
+    ShapeAppearanceModel(2, n_iter=0, n_threads=1).fit(images).save(model)
+    policy = hospitals.policy.read_text()
+    hospitals.policy.write_text(policy + 'questions = ["moments"]\n')
+    try:
+        write_request(StatisticsRequest(str(model), str(table), ["all"]), hospitals.coordinator)
+        job = Job(hospitals.coordinator, session, list(SIZES), Watch(str, dict))
+        with pytest.raises(ConsortiumError, match="question 'statistics' is not answered here"):
+            job.follow(lambda: True)
+    finally:
+        hospitals.policy.write_text(policy)
+    assert not table.exists()
 
 
 def test_a_site_with_too_few_images_does_not_start(hospitals, tmp_path):

@@ -1,4 +1,4 @@
-"""The coordinator's program in a job: it does the fit that its kit was told to do."""
+"""The coordinator's program in a job: it does the fit or analysis that its kit was told to do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from typing import Any
 
 from nvflare.collab import collab
 
+from anamorph.federation.analysis import federated_statistics, summary, write_statistics
 from anamorph.federation.description import Description, described
 from anamorph.federation.errors import FederationError, SitesLostError
 from anamorph.federation.fit import Terms, federated_fit
 from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.events import EventWriter
 from anamorph.federation.nvflare.kit import open_kit
-from anamorph.federation.nvflare.request import FitRequest, events_path
+from anamorph.federation.nvflare.request import (
+    FitRequest,
+    StatisticsRequest,
+    events_path,
+    read_request,
+)
 from anamorph.federation.nvflare.transport import CollabTransport
 from anamorph.federation.transport import Transport
 from anamorph.io.errors import ModelFileError
@@ -27,13 +33,16 @@ class CoordinatorProgram:
 
     @collab.main
     def run(self) -> None:
-        """Fit with the sites of the job."""
+        """Do what was asked for, with the sites of the job."""
         kit = open_kit(Path(collab.workspace.get_root_dir()), as_site=False)
-        request, events = FitRequest.read(kit), EventWriter(events_path(kit))
-        transport = CollabTransport()
+        events, transport = EventWriter(events_path(kit)), CollabTransport()
         try:
+            request = read_request(kit)
             events.write("began", sites=list(transport.names))
-            _fit(request, transport, events)
+            if isinstance(request, FitRequest):
+                _fit(request, transport, events)
+            else:
+                _find_statistics(request, transport, events)
         except SitesLostError as error:
             events.write("lost", text=str(error))
             raise  # which ends calls that still wait for an answer
@@ -64,6 +73,21 @@ def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None
         )
     model.save(request.output)
     events.write("done", **asdict(result))
+
+
+def _find_statistics(request: StatisticsRequest, transport: Transport, events: EventWriter) -> None:
+    groups = federated_statistics(
+        ShapeAppearanceModel.load(request.model),
+        transport,
+        transport.names,
+        request.groups,
+        group_by=request.group_by,
+        weight_by=request.weight_by,
+        is_secure=request.is_secure,
+        timeout=request.timeout,
+    )
+    write_statistics(Path(request.output), groups)
+    events.write("done", roster=list(transport.names), groups=summary(groups))
 
 
 def _model(request: FitRequest, description: Description) -> ShapeAppearanceModel:

@@ -1,4 +1,4 @@
-"""Drive a fit to its end: start the server, submit the job, follow it, and begin it again.
+"""Drive a fit or an analysis to its end: start the server, submit jobs, follow them, begin again.
 
 NVFLARE puts no site back into a running job and resumes no job. Here every job goes on from the
 checkpoint of the one before, so whatever dies (a site, the process of its job, the server or its
@@ -12,7 +12,7 @@ import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.following import Ending, Job, Watch
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.party import end_coordinator, start_coordinator
-from anamorph.federation.nvflare.request import FitRequest
+from anamorph.federation.nvflare.request import FitRequest, StatisticsRequest, write_request
 from anamorph.federation.nvflare.session import Session, SessionError
 
 _LOOK = 0.3  # seconds between looks at who is there
@@ -32,7 +32,7 @@ _MOST_JOBS_IN_VAIN = 5
 
 
 class Driver:
-    """Drives the fits of a coordinator, within a ``with`` block.
+    """Drives the fits and analyses of a coordinator, within a ``with`` block.
 
     Parameters
     ----------
@@ -66,13 +66,37 @@ class Driver:
         ConsortiumError
             If it cannot go on. The same request goes on from its checkpoint.
         """
+
+        def prepare() -> list[str]:
+            has_begun = os.path.exists(request.checkpoint)
+            sites = self._present_sites(may_go_on_without and has_begun)
+            is_complete = len(sites) == len(self._kit.sites)
+            write_request(replace(request, may_go_on_without=not is_complete), self._kit)
+            return sites
+
+        return self._run_jobs(prepare)
+
+    def find_statistics(self, request: StatisticsRequest) -> dict[str, Any]:
+        """Find statistics of the latents of all sites; return who took part, and a summary.
+
+        Raises
+        ------
+        ConsortiumError
+            If a site is not there, or refuses.
+        """
+
+        def prepare() -> list[str]:
+            write_request(request, self._kit)
+            return self._present_sites(may_go_on_without=False)
+
+        return self._run_jobs(prepare)
+
+    def _run_jobs(self, prepare: Callable[[], list[str]]) -> dict[str, Any]:
+        """Run jobs for the sites that `prepare` returns, until one tells its result."""
         n_in_vain = 0
         while n_in_vain < _MOST_JOBS_IN_VAIN:
             try:
-                sites = self._present_sites(request, may_go_on_without)
-                is_complete = len(sites) == len(self._kit.sites)
-                replace(request, may_go_on_without=not is_complete).write(self._kit)
-                job = Job(self._kit, self._connected(), sites, self._watch)
+                job = Job(self._kit, self._connected(), prepare(), self._watch)
                 ending = job.follow(self._server_is_alive)
             except SessionError as error:
                 self._watch.stage(f"The server does not answer ({error}): starting it again")
@@ -82,14 +106,14 @@ class Driver:
                 return ending.result
             n_in_vain = n_in_vain + 1 if ending.is_in_vain else 0
         raise ConsortiumError(
-            f"{_MOST_JOBS_IN_VAIN} jobs in a row ended before an iteration was done; the logs in "
+            f"{_MOST_JOBS_IN_VAIN} jobs in a row ended with nothing done; the logs in "
             f"{self._kit.folder} and at the sites say why"
         )
 
     # ---- who is there
 
-    def _present_sites(self, request: FitRequest, may_go_on_without: bool) -> list[str]:
-        """Wait for all sites; return those that came, if the fit may go on with them."""
+    def _present_sites(self, may_go_on_without: bool) -> list[str]:
+        """Wait for all sites; return those that came, if these may go on without the others."""
         wanted = set(self._kit.sites)
         session = self._connected()
         until = max(time.monotonic() + self._patience, self._server_started + _RECONNECTION)
@@ -101,7 +125,7 @@ class Driver:
             if time.monotonic() > until:
                 break
             time.sleep(_LOOK)
-        if missing and not (may_go_on_without and os.path.exists(request.checkpoint)):
+        if missing and not may_go_on_without:
             raise ConsortiumError(
                 f"{', '.join(sorted(missing))} did not connect within {self._patience:g} s: start "
                 "'anamorph site start' there, then run the same command"
@@ -139,6 +163,6 @@ def _only_one(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConsortiumError(
-                f"{path.parent.parent} is in use: wait until the other fit with this kit is done"
+                f"{path.parent.parent} is in use: wait until the other command with it is done"
             ) from None
         yield

@@ -40,7 +40,7 @@ class Ending:
     Attributes
     ----------
     result : dict or None
-        The facts of a `FederatedResult`; None: it did not come to its end.
+        What the job told at its end; None: it did not come to it.
     is_in_vain : bool
         Whether nothing came of it, and no site is to blame.
     """
@@ -120,7 +120,7 @@ class Job:
     def _pass_on(self, kind: str, event: dict[str, Any]) -> None:
         if kind == "began":
             self._has_begun = True
-            self._watch.stage(f"Fitting with {', '.join(event['sites'])}")
+            self._watch.stage(f"Asking {', '.join(event['sites'])}")
         elif kind == "iteration":
             self._has_advanced = True
             self._watch.iteration(event)

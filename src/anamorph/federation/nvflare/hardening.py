@@ -20,7 +20,9 @@ _ANNOUNCER = "anamorph.federation.nvflare.announcer.Announcer"
 
 ROLE = "lead"
 _LOG_BYTES, _LOG_FILES = 20_000_000, 3
-_HEARTBEAT_TIMEOUT = 25  # seconds after which a silent site is no longer there: it beats every 10
+#: Seconds between a site's signs of life: how long it takes to notice that a server is back.
+HEARTBEAT = 4
+_HEARTBEAT_TIMEOUT = 16  # seconds after which a silent site is no longer there
 _SCHEDULE_INTERVAL = 1.0
 
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 import psutil
 
 from anamorph.federation.nvflare.errors import ConsortiumError
-from anamorph.federation.nvflare.hardening import harden
+from anamorph.federation.nvflare.hardening import HEARTBEAT, harden
 from anamorph.federation.nvflare.kit import Kit, open_kit
 
 _JOB_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -113,7 +113,7 @@ def _arguments(kit: Kit, **others: object) -> Namespace:
     """Return what NVFLARE's start scripts give on the command line."""
     facts = {"secure_train": "true", "org": kit.name, "config_folder": "config"}
     if kit.is_site:
-        facts["uid"] = kit.name
+        facts |= {"uid": kit.name, "heart_beat_interval": str(HEARTBEAT)}
     options = [f"{key}={value}" for key, value in facts.items()]
     return Namespace(workspace=str(kit.folder), set=options, **others)
 

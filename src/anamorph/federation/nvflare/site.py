@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from anamorph.federation.agent import SiteAgent
@@ -32,6 +32,8 @@ class SiteData:
         A TOML file; None stands for the default policy.
     memory_budget, n_threads : int or None
         As in `ShapeAppearanceModel`.
+    columns : dict of lists of str
+        What analyses may group or weight by: a text for every image, by name.
     """
 
     files: list[list[str]]
@@ -44,6 +46,7 @@ class SiteData:
     policy: str | None = None
     memory_budget: int | None = None
     n_threads: int | None = None
+    columns: dict[str, list[str]] = field(default_factory=dict)
 
     def write(self, kit: Kit) -> None:
         """Leave this with a kit, where the process of a job finds it."""
@@ -77,6 +80,7 @@ def open_agent(kit: Kit) -> SiteAgent:
         data.read_policy(),
         kit.work,
         Identity.from_pem(kit.name, key, certificates),
+        columns=data.columns,
         memory_budget=data.memory_budget,
         n_threads=data.n_threads,
     )

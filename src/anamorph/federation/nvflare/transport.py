@@ -17,7 +17,7 @@ from anamorph.federation.wire import Message, pack, unpack
 _FOREVER = 7 * 24 * 3600.0
 # A site may think for hours, and while it does it still says that it is there: whoever does not
 # within the patience is gone.
-_PULSE, _PATIENCE = 3.0, 20.0
+_PULSE, _PATIENCE = 3.0, 12.0
 
 
 class CollabTransport:
