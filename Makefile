@@ -35,7 +35,7 @@ docs: $(READY)
 test: $(READY) lint docs
 	$(BIN)/pytest -q $(WORKERS) --dist worksteal -m "not slow"
 	@# Each file in one process: what slow tests share, such as running servers, is started once.
-	timeout 600 $(BIN)/pytest -q $(WORKERS) --dist loadfile -m slow
+	timeout 780 $(BIN)/pytest -q $(WORKERS) --dist loadfile -m slow
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
