@@ -24,12 +24,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.column_sums import SumInMemory, SumOnDisk, is_large
 from anamorph.device import Images, ImagesOnDevice
 from anamorph.encoding import improve, propose
 from anamorph.generator import Generator
-from anamorph.kernels.device import beside, is_on_device, to_host
+from anamorph.kernels.device import beside, to_host
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
-from anamorph.large_sums import SumOnDisk, is_large
 from anamorph.latents import starting_latents
 from anamorph.likelihoods import Derivatives, Gaussian
 from anamorph.parameters import Parameters
@@ -42,10 +42,8 @@ Float64Array = NDArray[np.float64]
 DEFAULT_MEMORY_BUDGET = 2 * 2**30
 _MOST_IMAGES_PER_BATCH = 512
 _MOST_IMAGES_PER_PART = 64
-_COLUMNS_PER_PRODUCT = 2**14
 _MOST_IMAGES_ON_DEVICE = 2**14
 _BATCH_BYTES_ON_DEVICE = 2**33
-_PRODUCT_BYTES_ON_DEVICE = 2**30
 
 
 class Cohort:
@@ -302,12 +300,12 @@ class Cohort:
         self._displacements.close(self._warp_key())
         return self._answer(question, values.sum(), gradient.array(), hessian.array())
 
-    def _new_sum(self, name: str, shape: tuple[int, ...]) -> _SumInMemory | SumOnDisk:
+    def _new_sum(self, name: str, shape: tuple[int, ...]) -> SumInMemory | SumOnDisk:
         if self._scratch is not None and self.namespace is np and is_large(math.prod(shape)):
             return SumOnDisk(self._scratch / f"{name}.float32", shape)
         is_of_a_basis = shape[0] > 1
         leaves_device = is_of_a_basis and not self._has_room_for_sums
-        return _SumInMemory(np if leaves_device else self.namespace, shape)
+        return SumInMemory(np if leaves_device else self.namespace, shape)
 
     def _current(self) -> Generator:
         if self._generator is None:
@@ -417,33 +415,3 @@ class _KeptDisplacements:
 def _namespace_of(images: Images) -> Any:
     """Return the module that makes arrays where images are read to."""
     return images.namespace if isinstance(images, ImagesOnDevice) else np
-
-
-class _SumInMemory:
-    """A sum of fields, weighted for each column, in float64."""
-
-    def __init__(self, namespace: Any, shape: tuple[int, ...]) -> None:
-        self._total: Float64Array = namespace.zeros(shape)
-
-    def add_products(self, weights: Float64Array, fields: Array) -> None:
-        """Add sum_n weights_nk fields_n to every column k, some voxels at a time."""
-        flat_total = self._total.reshape(len(self._total), -1)
-        flat_fields = fields.reshape(len(fields), -1)
-        if is_on_device(fields):
-            on_device = weights.T.astype(fields.dtype)
-            most = max(1, _PRODUCT_BYTES_ON_DEVICE // (4 * len(flat_total)))
-            for first in range(0, flat_fields.shape[1], most):
-                some = slice(first, first + most)
-                flat_total[:, some] += beside(flat_total, on_device @ flat_fields[:, some])
-            return
-        factors = np.ascontiguousarray(weights.T, fields.dtype)
-
-        def add(bounds: tuple[int, int]) -> None:
-            columns = slice(*bounds)
-            flat_total[:, columns] += factors @ flat_fields[:, columns]
-
-        n_columns = flat_fields.shape[1]
-        run_parallel(add, slabs(n_columns, max(n_threads(), n_columns // _COLUMNS_PER_PRODUCT)))
-
-    def array(self) -> Float64Array:
-        return self._total

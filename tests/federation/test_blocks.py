@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from anamorph.column_sums import SumOnDisk
 from anamorph.federation.answers import Answer, Row
 from anamorph.federation.errors import MessageError
 from anamorph.federation.fit import Terms
 from anamorph.federation.wire import pack, unpack
-from anamorph.large_sums import SumOnDisk
 from anamorph.sums import Sums
 from tests.federation.conftest import LENIENT, OPEN, Wire, fit, objective_error, sites
 
@@ -16,7 +16,7 @@ from tests.federation.conftest import LENIENT, OPEN, Wire, fit, objective_error,
 def test_a_fit_in_many_blocks_and_on_disk(tmp_path, pooled, monkeypatch, is_secure):
     monkeypatch.setattr("anamorph.federation.answers.BLOCK_LENGTH", 101)
     monkeypatch.setattr("anamorph.federation.coordinator.BLOCK_BYTES", 500)
-    monkeypatch.setattr("anamorph.large_sums.MOST_BYTES_IN_MEMORY", 4000)
+    monkeypatch.setattr("anamorph.column_sums.MOST_BYTES_IN_MEMORY", 4000)
     wire = Wire()
     transport = sites(tmp_path, LENIENT if is_secure else OPEN, watch=wire)
     result, _ = fit(transport, terms=Terms(is_secure=is_secure))
@@ -43,7 +43,7 @@ def test_blocks_cover_an_answer_once(monkeypatch):
 
 
 def test_a_sum_on_disk_is_the_sum(tmp_path, monkeypatch):
-    monkeypatch.setattr("anamorph.large_sums._BLOCK_BYTES", 400)
+    monkeypatch.setattr("anamorph.column_sums._BLOCK_BYTES", 400)
     generator = np.random.default_rng(0)
     total = SumOnDisk(tmp_path / "sum", (5, 2, 6, 7))
     expected = np.zeros((5, 2, 6, 7))

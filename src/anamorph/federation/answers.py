@@ -1,7 +1,7 @@
 """Answers in blocks: the number of images and all fields, one after the other, as one long row.
 
 Both ends know the shapes of an answer, so that a block is nothing but numbers. Large sums wait on
-disk (`large_sums`), and a block of them is all that is ever in memory.
+disk (`column_sums`), and a block of them is all that is ever in memory.
 """
 
 from __future__ import annotations

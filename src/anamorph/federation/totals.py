@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.column_sums import is_large
 from anamorph.federation.answers import N_IMAGES, Row
 from anamorph.federation.errors import AnswerError, SitesLostError
 from anamorph.federation.questions import Shape
 from anamorph.federation.secure_sum import from_fixed_point
-from anamorph.large_sums import is_large
 from anamorph.sums import Sums
 
 _MOST_IMAGES = 2**40

@@ -26,6 +26,7 @@ from numba.np.numpy_support import from_dtype
 from anamorph.kernels.compile import logger
 
 _THREADS_PER_BLOCK = 256
+_MOST_THREADS = 2**32 - _THREADS_PER_BLOCK
 # How the driver is told where the packed arguments are, and how many bytes.
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 _SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
@@ -49,6 +50,8 @@ class DeviceKernel:
         """Launch the kernel, and go on without waiting for it."""
         if n_threads == 0:
             return
+        if n_threads > _MOST_THREADS:  # they are numbered in 32 bits: see `places`
+            raise ValueError(f"a kernel has at most {_MOST_THREADS} threads, got {n_threads}")
         values: list[Any] = []
         layout = "".join([_flatten(argument, values) for argument in arguments])
         compiled = self._compiled.get(layout)
