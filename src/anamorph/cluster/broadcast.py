@@ -1,21 +1,19 @@
-"""Parameters on all workers: an array is sent once, however often it is published."""
+"""Parameters on their way to all workers: an array is sent once, however often published."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import fields
 from typing import Any
 
 from distributed import Client, Future
 
-from anamorph.cluster.crew import SECONDS_BETWEEN_LOOKS, LostError
 from anamorph.parameters import Parameters
 
 _ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
 class Broadcast:
-    """Arrays of parameters that were sent to all workers.
+    """Arrays of parameters that were sent to the cluster.
 
     Parameters
     ----------
@@ -41,7 +39,10 @@ class Broadcast:
         ]
         new = {id(array): array for _, array in named if id(array) not in self._sent}
         if new:
-            futures = self._scatter(list(new.values()))
+            # To one worker each, and on to all others by the tasks that need them. Dask's own
+            # broadcast tries for ever to reach a worker that dies meanwhile, and no other
+            # broadcast of the cluster begins before it ends.
+            futures = self._client.scatter(list(new.values()), hash=False)
             self._sent |= {
                 key: (array, future)
                 for (key, array), future in zip(new.items(), futures, strict=True)
@@ -49,24 +50,6 @@ class Broadcast:
         used = {id(array) for _, array in named}
         self._sent = {key: sent for key, sent in self._sent.items() if key in used}
         return [None if one is None else self._described(one) for one in wanted]
-
-    def _scatter(self, arrays: list[Any]) -> list[Future]:
-        """Send arrays to all workers; Dask would wait for ever for one that dies meanwhile."""
-        workers = set(self._client.nthreads())
-        sending = asyncio.run_coroutine_threadsafe(
-            self._client.scatter(arrays, broadcast=True, hash=False, asynchronous=True),
-            self._client.loop.asyncio_loop,
-        )
-        while True:
-            try:
-                futures: list[Future] = sending.result(timeout=SECONDS_BETWEEN_LOOKS)
-                return futures
-            except TimeoutError:
-                if sending.done():  # it is the sending that raised it
-                    raise
-                if not workers <= set(self._client.nthreads()):
-                    sending.cancel()
-                    raise LostError from None
 
     def forget(self) -> None:
         """Take note that what was sent is lost, so that it is sent again when it is wanted."""

@@ -17,7 +17,7 @@ from anamorph.cluster.placement import placed
 Result = TypeVar("Result")
 
 _MOST_ATTEMPTS = 5
-SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 class LostError(Exception):
@@ -57,7 +57,7 @@ class Crew:
                     f"the cluster has had no worker for {self._patience:.0f} s: start some with "
                     "'dask worker', then run the same command again"
                 )
-            time.sleep(min(SECONDS_BETWEEN_LOOKS, self._patience / 10))
+            time.sleep(min(_SECONDS_BETWEEN_LOOKS, self._patience / 10))
 
     def submit(
         self, name: str, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
@@ -103,7 +103,7 @@ class Crew:
         """Wait for a task, as long as there are workers to do it."""
         while True:
             try:
-                return future.result(timeout=SECONDS_BETWEEN_LOOKS)
+                return future.result(timeout=_SECONDS_BETWEEN_LOOKS)
             except TimeoutError:
                 if future.status == "error":  # it is the task that raised it
                     raise
