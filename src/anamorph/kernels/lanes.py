@@ -96,7 +96,7 @@ def load(typing: Any, start: Any, place: Any) -> tuple[Any, _Codegen]:
     """Return the eight numbers at some place behind an address, without checks of bounds."""
 
     def generate(context: Any, builder: Any, types: Any, arguments: Any) -> Any:
-        loaded = builder.load(_place_of_lanes(builder, *arguments))
+        loaded = builder.load(_pointer(builder, *arguments))
         loaded.align = start.dtype.bitwidth // 8
         return loaded
 
@@ -109,8 +109,25 @@ def store(typing: Any, start: Any, place: Any, lanes: Any) -> tuple[Any, _Codege
 
     def generate(context: Any, builder: Any, types: Any, arguments: Any) -> Any:
         *place, values = arguments
-        stored = builder.store(values, _place_of_lanes(builder, *place))
+        stored = builder.store(values, _pointer(builder, *place))
         stored.align = start.dtype.bitwidth // 8
+        return context.get_dummy_value()
+
+    return void(start, intp, lanes), generate
+
+
+@_instruction
+def add_pair(typing: Any, start: Any, place: Any, lanes: Any) -> tuple[Any, _Codegen]:
+    """Add the first two of eight numbers to those at some place, without checks of bounds."""
+
+    def generate(context: Any, builder: Any, types: Any, arguments: Any) -> Any:
+        *place, values = arguments
+        first_two = ir.Constant(ir.VectorType(ir.IntType(32), 2), [0, 1])
+        pair = builder.shuffle_vector(values, values, first_two)
+        target = _pointer(builder, *place, 2)
+        loaded = builder.load(target)
+        stored = builder.store(builder.fadd(loaded, pair, flags=_FLAGS), target)
+        loaded.align = stored.align = start.dtype.bitwidth // 8
         return context.get_dummy_value()
 
     return void(start, intp, lanes), generate
@@ -199,8 +216,8 @@ def rotate(typing: Any, x: Any, distance: Any) -> tuple[Any, _Codegen]:
     return x(x, distance), generate
 
 
-def _place_of_lanes(builder: Any, start: Any, place: Any) -> Any:
-    vector = ir.VectorType(start.type.pointee, LANES)
+def _pointer(builder: Any, start: Any, place: Any, n_numbers: int = LANES) -> Any:
+    vector = ir.VectorType(start.type.pointee, n_numbers)
     return builder.bitcast(builder.gep(start, [place]), vector.as_pointer())
 
 

@@ -6,8 +6,8 @@ point that they reach, with weights prod_i max(0, 1 - |distance_i - offset_i|). 
 so this is more arithmetic than between the 8 corners of each voxel's own cell, but each offset is
 eight neighbours in memory, and nothing is looked up voxel by voxel.
 
-Images (image, channel, voxel), displacements (image, axis, voxel) and coordinates (axis, voxel) of
-volumes are given by their addresses.
+Images (image, channel, voxel) and displacements (image, axis, voxel) of volumes are given by their
+addresses.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from anamorph.kernels.lanes import (
     LANES,
     Address,
     Lanes,
+    add_pair,
     all_below,
     fill,
     first_lanes,
@@ -30,24 +31,51 @@ from anamorph.kernels.lanes import (
 )
 from anamorph.kernels.warps import locate
 
+Point = tuple[int, int, int]
+
 _REACH = LANES + 2  # grid points along a row between which a segment is interpolated
-_WINDOW = 2 * LANES  # those that a push reads and writes; it leaves the last ones as they were
+MARGIN = _REACH - 1  # how many of them may be behind the end of the row
+
+
+@per_segment
+def point_of(voxel: int, shape: Shape) -> Point:
+    """Return the plane, row and column of a voxel."""
+    row, column = divmod(voxel, shape[2])
+    plane, row = divmod(row, shape[1])
+    return plane, row, column
+
+
+@per_segment
+def next_point(point: Point, shape: Shape) -> Point:
+    """Return where the next segment begins, in rows of as many voxels as a segment or more."""
+    plane, row, column = point
+    column += LANES
+    if column >= shape[2]:
+        column -= shape[2]
+        row += 1
+        if row == shape[1]:
+            row = 0
+            plane += 1
+    return plane, row, column
 
 
 @per_segment
 def pull_segment(
     images: Address,
     displacement: Address,
-    coordinates: Address,
     out: Address,
     shape: Shape,
     n_channels: int,
     n: int,
     first: int,
+    point: Point,
 ) -> bool:
-    """Pull the voxels from `first` on of image n if they are a segment; return whether they are."""
-    is_smooth, front, upper, left, z, y, x = _find(displacement, coordinates, shape, n, first)
-    if not is_smooth:
+    """Pull the voxels from `first`, at `point`, on if they are a segment; return whether they are.
+
+    Those of image n, and unless they reach beyond the end of a row.
+    """
+    is_smooth, front, upper, left, z, y, x = _find(displacement, shape, n, first, point)
+    if not is_smooth or left + _REACH > shape[2]:
         return False
     width, plane_size, n_voxels = shape[2], shape[2] * shape[1], shape[2] * shape[1] * shape[0]
     n_planes, n_rows = _n_offsets(z), _n_offsets(y)
@@ -56,9 +84,9 @@ def pull_segment(
     for c in range(n_channels):
         channel = (n * n_channels + c) * n_voxels
         total = fill(type(images[0])(0))
-        plane = front
+        plane = front * plane_size
         for i in range(n_planes):
-            row = upper
+            row = upper * width
             for j in range(n_rows):
                 weight = tent(z - i) * tent(y - j)
                 place = channel + plane + row + left
@@ -80,20 +108,22 @@ def pull_segment(
 def push_segment(
     images: Address,
     displacement: Address,
-    coordinates: Address,
     out: Address,
     shape: Shape,
     n_channels: int,
     n: int,
     first: int,
+    point: Point,
 ) -> bool:
-    """Push the voxels from `first` on of image n if they are a segment; return whether they are.
+    """Push the voxels from `first`, at `point`, on if they are a segment; return whether they are.
 
-    The transpose of `pull_segment`. What goes to neighbours in memory is added up before memory is
-    touched, since a processor would wait for what it has just written elsewhere.
+    The transpose of `pull_segment`, to rows of `out` with a margin behind each. What goes to
+    neighbours in memory is added up before memory is touched, since a processor would wait for
+    what it has just written elsewhere.
     """
-    is_smooth, front, upper, left, z, y, x = _find(displacement, coordinates, shape, n, first)
-    width, plane_size, n_voxels = shape[2], shape[2] * shape[1], shape[2] * shape[1] * shape[0]
+    is_smooth, front, upper, left, z, y, x = _find(displacement, shape, n, first, point)
+    width, n_voxels = shape[2] + MARGIN, shape[2] * shape[1] * shape[0]
+    plane_size, size = width * shape[1], width * shape[1] * shape[0]
     for c in range(n_channels):
         is_smooth &= _are_finite(load(images, (n * n_channels + c) * n_voxels + first))
     if not is_smooth:
@@ -101,53 +131,45 @@ def push_segment(
     n_planes, n_rows = _n_offsets(z), _n_offsets(y)
     x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
     for c in range(n_channels):
-        channel = (n * n_channels + c) * n_voxels
-        values = load(images, channel + first)
+        values = load(images, (n * n_channels + c) * n_voxels + first)
         # Offsets of 1 and 2 move values on by as many lanes; the last ones into the next lanes.
         moved1, moved2 = rotate(values * x1, 1), rotate(values * x2, 2)
         next1, next2 = first_lanes(moved1, 1), first_lanes(moved2, 2)
         here0, here1, here2 = values * x0, moved1 - next1, moved2 - next2
-        plane = front
+        plane = front * plane_size
         for i in range(n_planes):
-            row = upper
+            row = upper * width
             for j in range(n_rows):
                 weight = tent(z - i) * tent(y - j)
                 weight1, weight2 = rotate(weight, 1), rotate(weight, 2)
-                place = channel + plane + row + left
-                here, beyond = load(out, place), load(out, place + LANES)
-                here = here + weight * here0 + weight1 * here1 + weight2 * here2
-                beyond = beyond + weight1 * next1 + weight2 * next2
-                store(out, place, here)
-                store(out, place + LANES, beyond)
+                place = (n * n_channels + c) * size + plane + row + left
+                here = load(out, place)
+                store(out, place, here + weight * here0 + weight1 * here1 + weight2 * here2)
+                add_pair(out, place + LANES, weight1 * next1 + weight2 * next2)
                 row = row + width if row < plane_size - width else 0
-            plane = plane + plane_size if plane < n_voxels - plane_size else 0
+            plane = plane + plane_size if plane < size - plane_size else 0
     return True
 
 
 @per_segment
 def _find(
-    displacement: Address, coordinates: Address, shape: Shape, n: int, first: int
+    displacement: Address, shape: Shape, n: int, first: int, point: Point
 ) -> tuple[bool, int, int, int, Lanes, Lanes, Lanes]:
-    """Return whether voxels are a segment, where the lowest grid point is, and the distances to it.
+    """Return whether voxels are a segment, the lowest grid point, and the distances to it.
 
-    That grid point is given by what its plane, its row and itself contribute to its place in
-    memory, distances as lanes along each axis.
+    That grid point is given by its plane, row and column, distances as lanes along each axis.
     """
     number = type(displacement[0])
-    width, plane_size, n_voxels = shape[2], shape[2] * shape[1], shape[2] * shape[1] * shape[0]
+    n_voxels = shape[2] * shape[1] * shape[0]
     low_z, z = _split(load(displacement, 3 * n * n_voxels + first))
     low_y, y = _split(load(displacement, (3 * n + 1) * n_voxels + first))
     low_x, x = _split(load(displacement, (3 * n + 2) * n_voxels + first))
-    column = coordinates[2 * n_voxels + first]
-    front, _ = locate(coordinates[first], low_z, number(shape[0]))
-    upper, _ = locate(coordinates[n_voxels + first], low_y, number(shape[1]))
-    left, _ = locate(column, low_x, number(width))
+    front, _ = locate(number(point[0]), low_z, number(shape[0]))
+    upper, _ = locate(number(point[1]), low_y, number(shape[1]))
+    left, _ = locate(number(point[2]), low_x, number(shape[2]))
     is_smooth = all_below(z, 2) & all_below(y, 2) & all_below(x, 2)
-    is_in_row = (column + number(LANES) <= number(width)) & (int(left) + _REACH <= width)
-    # Where the window of a push extends beyond its rows, there must be a next row.
-    has_window = (int(left) + _WINDOW <= width) | (int(upper) + 3 < shape[1])
-    is_segment = is_smooth & is_in_row & has_window
-    return is_segment, plane_size * int(front), width * int(upper), int(left), z, y, x
+    is_in_row = point[2] + LANES <= shape[2]
+    return is_smooth & is_in_row, int(front), int(upper), int(left), z, y, x
 
 
 @per_segment

@@ -11,7 +11,7 @@ import numpy as np
 
 from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
 from anamorph.kernels.lanes import LANES, address, load, store
-from anamorph.kernels.segments import pull_segment, push_segment
+from anamorph.kernels.segments import MARGIN, next_point, point_of, pull_segment, push_segment
 from anamorph.kernels.warps import gather, locate_piece, pull_voxels, push_voxels, scatter
 
 _PIECE = 512  # voxels set aside at a time: what is known of them stays in the first-level cache
@@ -22,6 +22,7 @@ def _locate_segments(
     displacement: Array,
     coordinates: Array,
     shape: Shape,
+    row_length: int,
     voxels: IntArray,
     near: IntArray,
     far: IntArray,
@@ -36,7 +37,7 @@ def _locate_segments(
             source, place = axis * n_voxels + np.intp(voxels[x]), axis * size + x
             store(target, place, load(steps, source))
             store(target, place + 3 * size, load(points, source))
-    locate_piece(collected[0], collected[1], shape, 0, near, far, fraction)
+    locate_piece(collected[0], collected[1], shape, row_length, 0, near, far, fraction)
 
 
 @kernel
@@ -55,25 +56,27 @@ def pull_volumes(
     start, stop : which voxels of each volume to compute.
     """
     n_channels = out.shape[1]
-    sources, steps, points = address(images), address(displacement), address(coordinates)
-    results = address(out)
+    sources, steps, results = address(images), address(displacement), address(out)
     aside = np.empty(_PIECE, np.uintp)
     places = np.empty((2, 3, _PIECE), np.int32)
     fractions = np.empty((3, _PIECE), displacement.dtype)
     end = stop - (stop - start) % LANES
     for n in range(out.shape[0]):
-        first = start
+        first, point = start, point_of(start, shape)
         while first < end:
             n_aside = 0
             while first < end and n_aside < _PIECE:
-                if not pull_segment(sources, steps, points, results, shape, n_channels, n, first):
+                if not pull_segment(sources, steps, results, shape, n_channels, n, first, point):
                     for x in range(LANES):
                         aside[n_aside + x] = first + x
                     n_aside += LANES
                 first += LANES
+                point = next_point(point, shape)
             near, far = places[0, :, :n_aside], places[1, :, :n_aside]
             fraction = fractions[:, :n_aside]
-            _locate_segments(displacement[n], coordinates, shape, aside, near, far, fraction)
+            _locate_segments(
+                displacement[n], coordinates, shape, shape[2], aside, near, far, fraction
+            )
             for c in range(n_channels):
                 image, line = images[n, c], out[n, c]
                 for x in range(n_aside):
@@ -94,32 +97,59 @@ def push_volumes(
 ) -> None:
     """Add volumes pushed to id + displacement to `out`, as `push_voxels` does.
 
-    images, out : (N, C, voxel); displacement : (N, 3, voxel); coordinates : (3, voxel).
+    images : (N, C, voxel); displacement : (N, 3, voxel); coordinates : (3, voxel).
+    out : (N, C, number), made by `rows_with_margins`.
     start, stop : which voxels of each volume to push.
     """
-    n_channels = out.shape[1]
-    sources, steps, points = address(images), address(displacement), address(coordinates)
-    results = address(out)
+    n_channels, row_length = out.shape[1], shape[2] + MARGIN
+    sources, steps, results = address(images), address(displacement), address(out)
     aside = np.empty(_PIECE, np.uintp)
     places = np.empty((2, 3, _PIECE), np.int32)
     fractions = np.empty((3, _PIECE), displacement.dtype)
     end = stop - (stop - start) % LANES
     for n in range(out.shape[0]):
-        first = start
+        first, point = start, point_of(start, shape)
         while first < end:
             n_aside = 0
             while first < end and n_aside < _PIECE:
-                if not push_segment(sources, steps, points, results, shape, n_channels, n, first):
+                if not push_segment(sources, steps, results, shape, n_channels, n, first, point):
                     for x in range(LANES):
                         aside[n_aside + x] = first + x
                     n_aside += LANES
                 first += LANES
+                point = next_point(point, shape)
             near, far = places[0, :, :n_aside], places[1, :, :n_aside]
             fraction = fractions[:, :n_aside]
-            _locate_segments(displacement[n], coordinates, shape, aside, near, far, fraction)
+            _locate_segments(
+                displacement[n], coordinates, shape, row_length, aside, near, far, fraction
+            )
             for c in range(n_channels):
                 image, line = out[n, c], images[n, c]
                 for x in range(n_aside):
                     scatter(image, near, far, fraction, x, shape, line[aside[x]])
     # Too few to fill a segment.
     push_voxels(images, displacement, coordinates, out, shape, end, stop)
+
+
+def rows_with_margins(images: Array) -> Array:
+    """Return zeros for volumes (N, C, *space) to be pushed to: rows with a margin behind each.
+
+    A segment that reaches beyond the end of its row is pushed there like any other.
+    """
+    *lead, width = images.shape
+    return np.zeros((*lead, width + MARGIN), images.dtype)
+
+
+@kernel
+def fold_margins(rows: Array, out: Array) -> None:
+    """Put volumes into `out` from rows with margins, which belong to the beginning of the row.
+
+    rows : (row, width + MARGIN); out : (row, width).
+    """
+    width, row_length = out.shape[1], rows.shape[1]
+    for row in range(out.shape[0]):
+        for x in range(width):
+            out[row, x] = rows[row, x]
+        for turn in range(width, row_length, width):
+            for x in range(min(width, row_length - turn)):
+                out[row, x] += rows[row, turn + x]
