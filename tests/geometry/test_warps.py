@@ -42,7 +42,7 @@ def test_warps_are_those_of_the_reference(golden, grid):
 
 # Volumes with rows long enough that eight voxels are warped at once, where that is possible.
 long_rows = st.tuples(
-    st.tuples(st.sampled_from([1, 3, 4, 7]), st.integers(1, 7), st.integers(10, 45)),
+    st.tuples(st.sampled_from([1, 3, 4, 7]), st.integers(1, 7), st.integers(7, 45)),
     st.integers(1, 3),
     st.floats(-60, 60),
     st.floats(0, 6),

@@ -11,18 +11,15 @@ from numpy.typing import ArrayLike
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.device import array_namespace, is_on_device, kernels_for
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
-from anamorph.kernels.volumes import (
-    fold_margins,
-    pull_volumes,
-    push_volumes,
-    rows_with_margins,
-)
+from anamorph.kernels.volumes import pull_volumes, push_volumes
 from anamorph.kernels.warps import coordinates_of_voxels, pull_voxels, push_voxels
 
 # Images are warped some at a time, few enough to stay in a processor's cache.
 _PART_BYTES = 2**20
 
-_PULL = {2: pull_voxels, 3: pull_volumes}  # by the number of axes
+# By the number of axes.
+_PULL = {2: pull_voxels, 3: pull_volumes}
+_PUSH = {2: push_voxels, 3: push_volumes}
 
 
 def pull(image: ArrayLike, displacement: ArrayLike) -> Array:
@@ -83,14 +80,17 @@ def push_batch(images: Array, warps: Array) -> Array:
         return out
     if n_images * n_channels < n_threads():
         return _push_slabs(images, warps)
+    kernel = _PUSH[warps.shape[1]]
+    out = np.zeros_like(images)
     if n_images >= n_threads():
-        pieces = [(slice(*bounds), slice(None)) for bounds in _parts(images)]
+        _run(kernel, images, warps, out)
     else:
         pieces = [
             (slice(n, n + 1), slice(c, c + 1)) for n in range(n_images) for c in range(n_channels)
         ]
-    out = np.empty_like(images)
-    run_parallel(lambda piece: _push_piece(images[piece], warps[piece[0]], out[piece]), pieces)
+        run_parallel(
+            lambda piece: _warp(kernel, images[piece], warps[piece[0]], out[piece]), pieces
+        )
     return out
 
 
@@ -99,8 +99,8 @@ def _push_slabs(images: Array, warps: Array) -> Array:
 
     def push_slab(slab: tuple[int, int]) -> Array:
         # Each slab has images of its own, since slabs push onto each other's voxels.
-        own = np.empty_like(images)
-        _push_piece(images, warps, own, slab)
+        own = np.zeros_like(images)
+        _warp(_PUSH[warps.shape[1]], images, warps, own, slab)
         return own
 
     # No more of them than axes, so that they take no more memory than the displacements.
@@ -109,23 +109,6 @@ def _push_slabs(images: Array, warps: Array) -> Array:
     for own in others:
         total += own
     return total
-
-
-def _push_piece(
-    images: Array, warps: Array, out: Array, slab: tuple[int, int] | None = None
-) -> None:
-    """Fill `out` with pushed images, or with what some of their voxels contribute."""
-    if warps.shape[1] == 2:
-        out.fill(0)
-        _warp(push_voxels, images, warps, out, slab)
-    else:
-        rows = rows_with_margins(images)
-        _warp(push_volumes, images, warps, rows, slab)
-        fold_margins(_flat_rows(rows), _flat_rows(out))
-
-
-def _flat_rows(images: Array) -> Array:
-    return images.reshape(-1, images.shape[-1])
 
 
 def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:

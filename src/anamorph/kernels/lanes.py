@@ -124,7 +124,7 @@ def add_pair(typing: Any, start: Any, place: Any, lanes: Any) -> tuple[Any, _Cod
         *place, values = arguments
         first_two = ir.Constant(ir.VectorType(ir.IntType(32), 2), [0, 1])
         pair = builder.shuffle_vector(values, values, first_two)
-        target = _pointer(builder, *place, 2)
+        target = _pointer(builder, *place, n_numbers=2)
         loaded = builder.load(target)
         stored = builder.store(builder.fadd(loaded, pair, flags=_FLAGS), target)
         loaded.align = stored.align = start.dtype.bitwidth // 8

@@ -6,6 +6,9 @@ point that they reach, with weights prod_i max(0, 1 - |distance_i - offset_i|). 
 so this is more arithmetic than between the 8 corners of each voxel's own cell, but each offset is
 eight neighbours in memory, and nothing is looked up voxel by voxel.
 
+Where a segment reaches beyond the end of its row, neighbours are found in the seam: a copy of the
+columns on both sides of the place where rows begin again.
+
 Images (image, channel, voxel) and displacements (image, axis, voxel) of volumes are given by their
 addresses.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import Shape, per_segment
+from anamorph.kernels.compile import Array, Shape, kernel, per_segment
 from anamorph.kernels.lanes import (
     LANES,
     Address,
@@ -34,7 +37,8 @@ from anamorph.kernels.warps import locate
 Point = tuple[int, int, int]
 
 _REACH = LANES + 2  # grid points along a row between which a segment is interpolated
-MARGIN = _REACH - 1  # how many of them may be behind the end of the row
+_MARGIN = _REACH - 1  # how many of them may be behind the end of the row
+SEAM = 2 * _MARGIN  # columns at the end of rows, and behind them those at the beginning
 
 
 @per_segment
@@ -59,9 +63,40 @@ def next_point(point: Point, shape: Shape) -> Point:
     return plane, row, column
 
 
+@kernel
+def copy_seams(volume: Array, seams: Array, width: int) -> None:
+    """Copy the last and the first columns of a volume side by side, so that rows go on there.
+
+    volume : (C, voxel); seams : (C, row, SEAM).
+    """
+    if width < _MARGIN:
+        return  # no segments in rows as short as that
+    for c in range(seams.shape[0]):
+        for row in range(seams.shape[1]):
+            first = row * width
+            for x in range(_MARGIN):
+                seams[c, row, x] = volume[c, first + width - _MARGIN + x]
+                seams[c, row, _MARGIN + x] = volume[c, first + x]
+
+
+@kernel
+def add_seams(volume: Array, seams: Array, width: int) -> None:
+    """Add what was pushed to seams to the columns of a volume: the transpose of `copy_seams`."""
+    if width < _MARGIN:
+        return
+    for c in range(seams.shape[0]):
+        for row in range(seams.shape[1]):
+            first = row * width
+            for x in range(_MARGIN):
+                volume[c, first + width - _MARGIN + x] += seams[c, row, x]
+            for x in range(_MARGIN):
+                volume[c, first + x] += seams[c, row, _MARGIN + x]
+
+
 @per_segment
 def pull_segment(
     images: Address,
+    seams: Address,
     displacement: Address,
     out: Address,
     shape: Shape,
@@ -72,33 +107,36 @@ def pull_segment(
 ) -> bool:
     """Pull the voxels from `first`, at `point`, on if they are a segment; return whether they are.
 
-    Those of image n, and unless they reach beyond the end of a row.
+    images : (N, C, voxel), of which that of number n counts; seams : (C, row, SEAM) of that one.
     """
     is_smooth, front, upper, left, z, y, x = _find(displacement, shape, n, first, point)
-    if not is_smooth or left + _REACH > shape[2]:
+    if not is_smooth:
         return False
-    width, plane_size, n_voxels = shape[2], shape[2] * shape[1], shape[2] * shape[1] * shape[0]
+    is_inside = left + _REACH <= shape[2]
+    width, n_voxels = shape[2] if is_inside else SEAM, shape[2] * shape[1] * shape[0]
+    plane_size, size = width * shape[1], width * shape[1] * shape[0]
+    source = images if is_inside else seams
+    start = n * n_channels * n_voxels + left if is_inside else left - shape[2] + _MARGIN
     n_planes, n_rows = _n_offsets(z), _n_offsets(y)
     x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
     is_finite = True
     for c in range(n_channels):
-        channel = (n * n_channels + c) * n_voxels
         total = fill(type(images[0])(0))
         plane = front * plane_size
         for i in range(n_planes):
             row = upper * width
             for j in range(n_rows):
                 weight = tent(z - i) * tent(y - j)
-                place = channel + plane + row + left
+                place = start + c * size + plane + row
                 near, middle, far = (
-                    load(images, place),
-                    load(images, place + 1),
-                    load(images, place + 2),
+                    load(source, place),
+                    load(source, place + 1),
+                    load(source, place + 2),
                 )
                 total = total + weight * (x0 * near + x1 * middle + x2 * far)
                 row = row + width if row < plane_size - width else 0
-            plane = plane + plane_size if plane < n_voxels - plane_size else 0
-        store(out, channel + first, total)
+            plane = plane + plane_size if plane < size - plane_size else 0
+        store(out, (n * n_channels + c) * n_voxels + first, total)
         is_finite &= _are_finite(total)
     # Weights of 0 do not silence NaN and infinity, which belong to fewer voxels.
     return is_finite
@@ -109,6 +147,7 @@ def push_segment(
     images: Address,
     displacement: Address,
     out: Address,
+    seams: Address,
     shape: Shape,
     n_channels: int,
     n: int,
@@ -117,17 +156,20 @@ def push_segment(
 ) -> bool:
     """Push the voxels from `first`, at `point`, on if they are a segment; return whether they are.
 
-    The transpose of `pull_segment`, to rows of `out` with a margin behind each. What goes to
-    neighbours in memory is added up before memory is touched, since a processor would wait for
-    what it has just written elsewhere.
+    The transpose of `pull_segment`. What goes to neighbours in memory is added up before memory is
+    touched, since a processor would wait for what it has just written elsewhere.
     """
     is_smooth, front, upper, left, z, y, x = _find(displacement, shape, n, first, point)
-    width, n_voxels = shape[2] + MARGIN, shape[2] * shape[1] * shape[0]
-    plane_size, size = width * shape[1], width * shape[1] * shape[0]
+    n_voxels = shape[2] * shape[1] * shape[0]
     for c in range(n_channels):
         is_smooth &= _are_finite(load(images, (n * n_channels + c) * n_voxels + first))
     if not is_smooth:
         return False
+    is_inside = left + _REACH <= shape[2]
+    width = shape[2] if is_inside else SEAM
+    plane_size, size = width * shape[1], width * shape[1] * shape[0]
+    target = out if is_inside else seams
+    start = n * n_channels * n_voxels + left if is_inside else left - shape[2] + _MARGIN
     n_planes, n_rows = _n_offsets(z), _n_offsets(y)
     x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
     for c in range(n_channels):
@@ -142,10 +184,10 @@ def push_segment(
             for j in range(n_rows):
                 weight = tent(z - i) * tent(y - j)
                 weight1, weight2 = rotate(weight, 1), rotate(weight, 2)
-                place = (n * n_channels + c) * size + plane + row + left
-                here = load(out, place)
-                store(out, place, here + weight * here0 + weight1 * here1 + weight2 * here2)
-                add_pair(out, place + LANES, weight1 * next1 + weight2 * next2)
+                place = start + c * size + plane + row
+                here = load(target, place)
+                store(target, place, here + weight * here0 + weight1 * here1 + weight2 * here2)
+                add_pair(target, place + LANES, weight1 * next1 + weight2 * next2)
                 row = row + width if row < plane_size - width else 0
             plane = plane + plane_size if plane < size - plane_size else 0
     return True
@@ -168,7 +210,7 @@ def _find(
     upper, _ = locate(number(point[1]), low_y, number(shape[1]))
     left, _ = locate(number(point[2]), low_x, number(shape[2]))
     is_smooth = all_below(z, 2) & all_below(y, 2) & all_below(x, 2)
-    is_in_row = point[2] + LANES <= shape[2]
+    is_in_row = (point[2] + LANES <= shape[2]) & (shape[2] >= _MARGIN)
     return is_smooth & is_in_row, int(front), int(upper), int(left), z, y, x
 
 

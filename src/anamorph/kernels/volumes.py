@@ -11,7 +11,15 @@ import numpy as np
 
 from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
 from anamorph.kernels.lanes import LANES, address, load, store
-from anamorph.kernels.segments import MARGIN, next_point, point_of, pull_segment, push_segment
+from anamorph.kernels.segments import (
+    SEAM,
+    add_seams,
+    copy_seams,
+    next_point,
+    point_of,
+    pull_segment,
+    push_segment,
+)
 from anamorph.kernels.warps import gather, locate_piece, pull_voxels, push_voxels, scatter
 
 _PIECE = 512  # voxels set aside at a time: what is known of them stays in the first-level cache
@@ -22,7 +30,6 @@ def _locate_segments(
     displacement: Array,
     coordinates: Array,
     shape: Shape,
-    row_length: int,
     voxels: IntArray,
     near: IntArray,
     far: IntArray,
@@ -37,7 +44,7 @@ def _locate_segments(
             source, place = axis * n_voxels + np.intp(voxels[x]), axis * size + x
             store(target, place, load(steps, source))
             store(target, place + 3 * size, load(points, source))
-    locate_piece(collected[0], collected[1], shape, row_length, 0, near, far, fraction)
+    locate_piece(collected[0], collected[1], shape, 0, near, far, fraction)
 
 
 @kernel
@@ -56,17 +63,22 @@ def pull_volumes(
     start, stop : which voxels of each volume to compute.
     """
     n_channels = out.shape[1]
+    seams = np.empty((n_channels, shape[0] * shape[1], SEAM), images.dtype)
     sources, steps, results = address(images), address(displacement), address(out)
+    ends = address(seams)
     aside = np.empty(_PIECE, np.uintp)
     places = np.empty((2, 3, _PIECE), np.int32)
     fractions = np.empty((3, _PIECE), displacement.dtype)
     end = stop - (stop - start) % LANES
     for n in range(out.shape[0]):
+        copy_seams(images[n], seams, shape[2])
         first, point = start, point_of(start, shape)
         while first < end:
             n_aside = 0
             while first < end and n_aside < _PIECE:
-                if not pull_segment(sources, steps, results, shape, n_channels, n, first, point):
+                if not pull_segment(
+                    sources, ends, steps, results, shape, n_channels, n, first, point
+                ):
                     for x in range(LANES):
                         aside[n_aside + x] = first + x
                     n_aside += LANES
@@ -74,9 +86,7 @@ def pull_volumes(
                 point = next_point(point, shape)
             near, far = places[0, :, :n_aside], places[1, :, :n_aside]
             fraction = fractions[:, :n_aside]
-            _locate_segments(
-                displacement[n], coordinates, shape, shape[2], aside, near, far, fraction
-            )
+            _locate_segments(displacement[n], coordinates, shape, aside, near, far, fraction)
             for c in range(n_channels):
                 image, line = images[n, c], out[n, c]
                 for x in range(n_aside):
@@ -97,22 +107,26 @@ def push_volumes(
 ) -> None:
     """Add volumes pushed to id + displacement to `out`, as `push_voxels` does.
 
-    images : (N, C, voxel); displacement : (N, 3, voxel); coordinates : (3, voxel).
-    out : (N, C, number), made by `rows_with_margins`.
+    images, out : (N, C, voxel); displacement : (N, 3, voxel); coordinates : (3, voxel).
     start, stop : which voxels of each volume to push.
     """
-    n_channels, row_length = out.shape[1], shape[2] + MARGIN
+    n_channels = out.shape[1]
+    seams = np.empty((n_channels, shape[0] * shape[1], SEAM), images.dtype)
     sources, steps, results = address(images), address(displacement), address(out)
+    ends = address(seams)
     aside = np.empty(_PIECE, np.uintp)
     places = np.empty((2, 3, _PIECE), np.int32)
     fractions = np.empty((3, _PIECE), displacement.dtype)
     end = stop - (stop - start) % LANES
     for n in range(out.shape[0]):
+        seams[:] = 0
         first, point = start, point_of(start, shape)
         while first < end:
             n_aside = 0
             while first < end and n_aside < _PIECE:
-                if not push_segment(sources, steps, results, shape, n_channels, n, first, point):
+                if not push_segment(
+                    sources, steps, results, ends, shape, n_channels, n, first, point
+                ):
                     for x in range(LANES):
                         aside[n_aside + x] = first + x
                     n_aside += LANES
@@ -120,36 +134,11 @@ def push_volumes(
                 point = next_point(point, shape)
             near, far = places[0, :, :n_aside], places[1, :, :n_aside]
             fraction = fractions[:, :n_aside]
-            _locate_segments(
-                displacement[n], coordinates, shape, row_length, aside, near, far, fraction
-            )
+            _locate_segments(displacement[n], coordinates, shape, aside, near, far, fraction)
             for c in range(n_channels):
                 image, line = out[n, c], images[n, c]
                 for x in range(n_aside):
                     scatter(image, near, far, fraction, x, shape, line[aside[x]])
+        add_seams(out[n], seams, shape[2])
     # Too few to fill a segment.
     push_voxels(images, displacement, coordinates, out, shape, end, stop)
-
-
-def rows_with_margins(images: Array) -> Array:
-    """Return zeros for volumes (N, C, *space) to be pushed to: rows with a margin behind each.
-
-    A segment that reaches beyond the end of its row is pushed there like any other.
-    """
-    *lead, width = images.shape
-    return np.zeros((*lead, width + MARGIN), images.dtype)
-
-
-@kernel
-def fold_margins(rows: Array, out: Array) -> None:
-    """Put volumes into `out` from rows with margins, which belong to the beginning of the row.
-
-    rows : (row, width + MARGIN); out : (row, width).
-    """
-    width, row_length = out.shape[1], rows.shape[1]
-    for row in range(out.shape[0]):
-        for x in range(width):
-            out[row, x] = rows[row, x]
-        for turn in range(width, row_length, width):
-            for x in range(min(width, row_length - turn)):
-                out[row, x] += rows[row, turn + x]

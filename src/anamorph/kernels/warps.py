@@ -47,7 +47,6 @@ def locate_piece(
     displacement: Array,
     coordinates: Array,
     shape: Shape,
-    row_length: int,
     first: int,
     near: IntArray,
     far: IntArray,
@@ -60,8 +59,6 @@ def locate_piece(
     displacement, coordinates : (d, voxel)
         Where voxels are, and how far from there to look.
     shape : tuple of d lengths
-    row_length : int
-        Numbers in memory from one row to the next: as many as a row has voxels, or more.
     near, far : (d, n) integers
         Filled with what the grid points before and behind contribute to the place in memory: the
         sum over axes of either is the place of a corner of the cell.
@@ -84,7 +81,7 @@ def locate_piece(
             part[x] = factor * beyond
         for x in range(n):
             behind[x] = before[x] + step if before[x] < last else np.int32(0)
-        stride *= row_length if axis == n_dims - 1 else shape[axis]
+        stride *= shape[axis]
 
 
 @per_voxel
@@ -225,7 +222,7 @@ def pull_voxels(
         for first in range(start, stop, _PIECE):
             size = min(_PIECE, stop - first)
             near, far, fraction = places[0, :, :size], places[1, :, :size], fractions[:, :size]
-            locate_piece(displacement[n], coordinates, shape, shape[-1], first, near, far, fraction)
+            locate_piece(displacement[n], coordinates, shape, first, near, far, fraction)
             for c in range(out.shape[1]):
                 image, line = images[n, c], out[n, c, first : first + size]
                 for x in range(size):
@@ -244,20 +241,16 @@ def push_voxels(
 ) -> None:
     """Add images pushed to id + displacement, the transpose of `pull_voxels`, to `out`.
 
-    images : (N, C, voxel); displacement : (N, d, voxel); coordinates : (d, voxel).
-    out : (N, C, number), with rows as long as those of images, or longer.
+    images, out : (N, C, voxel); displacement : (N, d, voxel); coordinates : (d, voxel).
     start, stop : which voxels of each image to push.
     """
-    row_length = out.shape[2] // (displacement.shape[2] // shape[-1])
     places = np.empty((2, len(shape), _PIECE), np.int32)
     fractions = np.empty((len(shape), _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
         for first in range(start, stop, _PIECE):
             size = min(_PIECE, stop - first)
             near, far, fraction = places[0, :, :size], places[1, :, :size], fractions[:, :size]
-            locate_piece(
-                displacement[n], coordinates, shape, row_length, first, near, far, fraction
-            )
+            locate_piece(displacement[n], coordinates, shape, first, near, far, fraction)
             for c in range(out.shape[1]):
                 image, line = out[n, c], images[n, c, first : first + size]
                 for x in range(size):
