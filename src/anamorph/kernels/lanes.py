@@ -121,10 +121,10 @@ def add_pair(typing: Any, start: Any, place: Any, lanes: Any) -> tuple[Any, _Cod
     """Add the first two of eight numbers to those at some place, without checks of bounds."""
 
     def generate(context: Any, builder: Any, types: Any, arguments: Any) -> Any:
-        *place, values = arguments
+        begin, offset, values = arguments
         first_two = ir.Constant(ir.VectorType(ir.IntType(32), 2), [0, 1])
         pair = builder.shuffle_vector(values, values, first_two)
-        target = _pointer(builder, *place, n_numbers=2)
+        target = _pointer(builder, begin, offset, n_numbers=2)
         loaded = builder.load(target)
         stored = builder.store(builder.fadd(loaded, pair, flags=_FLAGS), target)
         loaded.align = stored.align = start.dtype.bitwidth // 8
