@@ -35,7 +35,8 @@ docs: $(READY)
 test: $(READY) lint docs
 	$(BIN)/pytest -q $(WORKERS) --dist worksteal -m "not slow"
 	@# Each file in one process: what slow tests share, such as running servers, is started once.
-	timeout 780 $(BIN)/pytest -q $(WORKERS) --dist loadfile -m slow
+	@# Interrupted when that takes too long, they tell what has failed so far.
+	timeout --signal INT --kill-after 30 780 $(BIN)/pytest -q $(WORKERS) --dist loadfile -m slow
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,10 @@ from hypothesis import settings
 # every run, so that a failure can be repeated.
 settings.register_profile("anamorph", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("anamorph")
+
+# Where tests run in the background, they would ignore Ctrl-C, as would all processes they start;
+# stopped by it, they tell what has failed so far.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -72,9 +72,7 @@ def anamorph_process():
     """Return a function that starts a command in a process of its own."""
 
     def start(*arguments, before="", **options):
-        # Where tests run in the background, processes would ignore the signal of Ctrl-C.
-        code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        code += f"{before}\nimport sys; sys.argv[0] = 'anamorph'\n"
+        code = f"{before}\nimport sys; sys.argv[0] = 'anamorph'\n"
         code += "from anamorph.cli import main; main()"
         return subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
