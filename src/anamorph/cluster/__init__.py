@@ -1,7 +1,7 @@
 """The same fit on the workers of a Dask cluster that share a file system.
 
 The images are split into partitions. A question of `fitting` becomes one task for each of them;
-parameters are broadcast to the workers, and answers are added pairwise where they are.
+parameters go from worker to worker, and answers are added pairwise where they are.
 
 What a task leaves behind, the latents of its partition, goes to a shared folder under the number
 of the step, so that a task that is done again, by whomever, does the same again. All else that
