@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.column_sums import SumInMemory, SumOnDisk, is_large
-from anamorph.device import Images, ImagesOnDevice
+from anamorph.device import ImagesOnDevice
 from anamorph.encoding import improve, propose
 from anamorph.generator import Generator
+from anamorph.io.readable import ReadableImages
 from anamorph.kernels.device import beside, to_host
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.latents import starting_latents
@@ -51,7 +52,7 @@ class Cohort:
 
     Parameters
     ----------
-    images : Images
+    images : ReadableImages
     settings : Settings
     identities : sequence of int or str
         One per image, different from all others at all sites.
@@ -67,7 +68,7 @@ class Cohort:
 
     def __init__(
         self,
-        images: Images,
+        images: ReadableImages,
         settings: Settings,
         identities: Sequence[int | str],
         memory_budget: int | None = None,
@@ -384,7 +385,7 @@ class _LatentProposal:
 class _KeptDisplacements:
     """Displacements of all images for one pair of shape basis and latents, if memory allows."""
 
-    def __init__(self, images: Images, settings: Settings, budget: int) -> None:
+    def __init__(self, images: ReadableImages, settings: Settings, budget: int) -> None:
         shape = (len(images), settings.n_dims, *settings.space)
         fits = 4 * math.prod(shape) <= budget and settings.layout.n_shape > 0
         self._store: NDArray[np.float32] | None = None
@@ -412,6 +413,6 @@ class _KeptDisplacements:
         self._key = key
 
 
-def _namespace_of(images: Images) -> Any:
+def _namespace_of(images: ReadableImages) -> Any:
     """Return the module that makes arrays where images are read to."""
     return images.namespace if isinstance(images, ImagesOnDevice) else np

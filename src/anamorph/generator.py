@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.device import find_gpu
 from anamorph.geometry import shoot
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.kernels.device import array_namespace, beside, is_on_device, kernels_for
@@ -53,6 +55,15 @@ class Generator:
     parameters: Parameters
 
     @cached_property
+    def on_gpu(self) -> Generator:
+        """The same with its parameters on the GPU: sent there once."""
+        return Generator(self.settings, self.parameters.beside(find_gpu()))
+
+    def own(self, values: Array) -> Any:
+        """Return images or latents where the parameters are, in memory or on a GPU."""
+        return beside(self.parameters.mean, values)
+
+    @cached_property
     def prior_precision(self) -> Float64Array:
         """P = lambda_1 A + lambda_2 C."""
         return self.parameters.prior_precision(self.settings)
@@ -68,7 +79,7 @@ class Generator:
 
     @cached_property
     def _prior_on_device(self) -> Float64Array:
-        prior: Float64Array = beside(self.parameters.mean, self.prior_precision)
+        prior: Float64Array = self.own(self.prior_precision)
         return prior
 
     @cached_property
@@ -82,7 +93,7 @@ class Generator:
         draws = np.random.default_rng(0)
         drawn = draw_latents(self.parameters.latent_precision, number, draws)
         drawn[0] = 0
-        latents = beside(self.parameters.mean, drawn)
+        latents = self.own(drawn)
         return Guesses(latents, self.warp(self.appearance(latents), self.displacement(latents)))
 
     def appearance(self, latents: Float64Array) -> Array:
