@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from anamorph.arguments import LAYOUTS, check_choice, checked_components, checked_seed
 from anamorph.encoding import encode
 from anamorph.generator import Generator
-from anamorph.io.collection import ImageCollection, open_images
+from anamorph.io.collection import Images, open_images
 from anamorph.io.errors import ImageError
 from anamorph.io.hidden import Boxes, HiddenImages
 from anamorph.likelihoods import LIKELIHOODS
@@ -74,7 +74,7 @@ def hide_rectangles(
 
 
 def compare_layouts(
-    images: ArrayLike | Sequence[Any] | ImageCollection,
+    images: Images,
     n_components: int | tuple[int, int],
     *,
     layouts: Sequence[str] = LAYOUTS,
@@ -155,7 +155,7 @@ def _model(
 
 
 def hide_boxes(
-    images: ArrayLike | Sequence[Any] | ImageCollection,
+    images: Images,
     model: ShapeAppearanceModel,
     fraction: float = 0.25,
     random_state: int = 0,

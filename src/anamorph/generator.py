@@ -49,7 +49,14 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Generator:
-    """What a model says of images with given latents."""
+    """What a model says of images (N, C, *space) with given latents (N, K).
+
+    Attributes
+    ----------
+    settings : Settings
+    parameters : Parameters
+        What is asked for is computed where they are, in memory or on a GPU.
+    """
 
     settings: Settings
     parameters: Parameters
@@ -112,13 +119,23 @@ class Generator:
         )
 
     def warp(self, appearance: Array, displacement: Array | None) -> Array:
-        """Return a' = a(psi)."""
+        """Return a' = a(psi) of appearances (N, C, *space) and displacements (N, d, *space)."""
         return appearance if displacement is None else pull_batch(appearance, displacement)
 
     def log_likelihood(
         self, appearance: Array, displacement: Array | None, images: Array
     ) -> Float64Array:
-        """Return ln p(f | z) per image, (N,), times the decimation."""
+        """Return ln p(f | z) per image, (N,), times the decimation.
+
+        Parameters
+        ----------
+        appearance : (N, C, *space)
+            a, not warped yet.
+        displacement : (N, d, *space) or None
+            That of psi; None if nothing moves.
+        images : (N, C, *space)
+            f, NaN where missing.
+        """
         values = self.settings.likelihood.log_likelihood(
             self.warp(appearance, displacement), images, self.parameters.noise_precision
         )
@@ -127,7 +144,10 @@ class Generator:
     def derivatives(
         self, appearance: Array, displacement: Array | None, images: Array
     ) -> Derivatives:
-        """Return ln p(f | z), and gradient and Hessian of -ln p with respect to a, pushed."""
+        """Return ln p(f | z), and gradient and Hessian of -ln p with respect to a, pushed.
+
+        Parameters are those of `log_likelihood`, and what is returned is weighted as there.
+        """
         warped = self.settings.likelihood.derivatives(
             self.warp(appearance, displacement), images, self.parameters.noise_precision
         )

@@ -85,7 +85,7 @@ def simulate(
         check_checkpoint(checkpoint, [output, *inputs])
         if not checkpoint.exists():
             _clear(folder, force)
-        rules = _policy(policy, in_the_open)
+        rules = policy_of(policy, in_the_open)
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
             model = ShapeAppearanceModel(**arguments)
@@ -96,7 +96,8 @@ def simulate(
         _write(model, result, output, checkpoint, folder, messages)
 
 
-def _policy(path: Path | None, in_the_open: bool) -> Policy:
+def policy_of(path: Path | None, in_the_open: bool) -> Policy:
+    """Return the policy in a file, or the default one, with masks unless all is in the open."""
     from anamorph.federation.policy import Policy
 
     if path is not None:
