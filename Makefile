@@ -11,7 +11,7 @@ WORKERS := -n auto --maxprocesses 4
 
 help:
 	@echo "make demo    fit digits, and write a report and pictures to demo-output/"
-	@echo "make test    lint, types and tests"
+	@echo "make test    lint, types, documentation and tests"
 	@echo "make bench   speed as ratios to the floor"
 	@echo "make paper   the paper's experiments, for hours; data in the folder ANAMORPH_DATA"
 	@echo "make test-gpu, make bench-gpu   the same on a GPU, where there is one"

@@ -46,7 +46,7 @@ def main() -> None:
     if "kernels" in options.cases:
         kernels(cupy)
     if "digits" in options.cases:
-        digits(cupy, options.mnist)
+        digits(options.mnist)
     if "volumes" in options.cases:
         for n_volumes in options.n_volumes:
             volumes(cupy, n_volumes, options.n_iter)
@@ -82,7 +82,7 @@ def kernels(cupy: Any) -> None:
     _print_row(name, row, 1e3 * bytes_moved / bandwidth, "bytes of the products")
 
 
-def digits(cupy: Any, path: str | None) -> None:
+def digits(path: str | None) -> None:
     """Train on all MNIST digits, classify all test digits, and say how long it took."""
     if path is None:
         from anamorph.datasets import mnist

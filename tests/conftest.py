@@ -27,6 +27,14 @@ def golden():
     return lambda name: np.load(GOLDEN / f"{name}.npz", allow_pickle=False)
 
 
+def one_line(error):
+    """Return what a raised error says, which must be one line of text."""
+    text = str(error.value)
+    assert text
+    assert "\n" not in text
+    return text
+
+
 def relative_error(result, expected):
     """Largest difference, relative to the largest expected value."""
     return float(np.abs(result - expected).max() / np.abs(expected).max())

@@ -8,11 +8,14 @@ from typing import ClassVar
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from anamorph import ShapeAppearanceModel
 from anamorph.cohort import Cohort
 from anamorph.generator import Generator
 from anamorph.geometry import momentum
 from anamorph.geometry.operators import field_momentum
 from anamorph.geometry.shooting import _Geodesic
+from anamorph.io.arrays import ImageFormat
+from anamorph.io.modelfile import Origin
 from anamorph.objective import joint_log_probability
 from anamorph.parameters import Parameters
 from anamorph.settings import LatentLayout, Settings
@@ -143,6 +146,26 @@ def random_problem(likelihood, layout="joint", n_images=11, seed=0, missing=0.1,
     return settings, parameters, latents, draw_images(
         settings, parameters, latents, seed + 2, missing
     )  # fmt: skip
+
+
+def finished_model(likelihood, space, n_channels, voxel_size, *, n_images, n_components, **origin):
+    """Return a model that was never fitted but knows what it takes, and images (N, ...) of it.
+
+    Channels are the last axis of images, where there are any.
+    """
+    settings, parameters, _, images = random_problem(
+        likelihood, n_components=n_components, n_images=n_images, missing=0.0,
+        space=space, n_channels=n_channels, voxel_size=voxel_size,
+    )  # fmt: skip
+    has_labels = likelihood == "categorical"
+    channel_axis = None if n_channels == 1 or has_labels else len(space) + 1
+    model = ShapeAppearanceModel(
+        n_components, likelihood=likelihood, channel_axis=channel_axis, voxel_size=voxel_size
+    )
+    layout = ImageFormat(likelihood, space, n_channels, channel_axis)
+    objective = [-9.0, -5.0, -4.0]
+    model._set_fitted(layout, settings, parameters, objective, Origin(n_images, **origin))
+    return model, images.argmax(axis=1) if has_labels else layout.to_user(images)
 
 
 def cohort_with(settings, parameters, latents, images, **options):

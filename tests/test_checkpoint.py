@@ -28,7 +28,7 @@ def model(**changes):
 def assert_same_end(result, expected):
     assert relative_error(np.array(result.objective_), np.array(expected.objective_)) < 1e-5
     assert relative_error(result.mean_, expected.mean_) < 1e-5
-    layout = expected._generator.settings.layout
+    layout = expected.settings_.layout
     for name, columns in (("appearance_basis_", layout.appearance), ("shape_basis_", layout.shape)):
         if len(getattr(expected, name)):
             products = [

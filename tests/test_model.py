@@ -371,7 +371,7 @@ def test_voxel_sizes_of_files_reach_the_penalties(tmp_path):
     for path in paths:
         nibabel.save(nibabel.Nifti1Image(rng.random((8, 9, 7), "f4"), np.diag([1, 2, 3, 1])), path)
     model = ShapeAppearanceModel(2, n_iter=1).fit(paths)
-    assert model._generator.settings.voxel_size == (1, 2, 3)
+    assert model.settings_.voxel_size == (1, 2, 3)
     assert model.transform(paths).shape == (4, 2)
 
 
@@ -382,7 +382,7 @@ def test_latents_of_the_training_images_are_found_again(fitted):
     images, model = fitted
     assert model.transform(images).shape == (N, 2)
     # both explain the images, encoding to convergence at least as well as one step per iteration
-    generator = model._generator
+    generator = model.generator_
     internal = np.moveaxis(images, -1, 1) if model.channel_axis == -1 else images[:, None]
 
     def value(latents):
@@ -403,7 +403,7 @@ def test_images_of_the_model_are_encoded_no_worse_than_by_what_made_them(fitted)
     latents = 0.5 * model.latents_[:6]
     made = model.inverse_transform(latents)
     found = model.transform(made)
-    generator = model._generator
+    generator = model.generator_
     inner = np.moveaxis(made, -1, 1) if model.channel_axis == -1 else made[:, None]
 
     def values(z):
@@ -419,7 +419,7 @@ def test_images_of_the_model_are_encoded_no_worse_than_by_what_made_them(fitted)
 def test_the_origin_stands_for_the_mean(fitted):
     _, model = fitted
     image = model.inverse_transform(np.zeros((1, 2)))
-    expectation = model._generator.settings.likelihood.expectation(model.mean_[None])
+    expectation = model.settings_.likelihood.expectation(model.mean_[None])
     inner = np.moveaxis(image, -1, 1) if model.channel_axis == -1 else image[:, None]
     assert np.allclose(inner, expectation, atol=1e-6)
 
@@ -432,7 +432,7 @@ def test_parts_show_shape_or_appearance_alone(fitted):
     )
     assert not np.allclose(shape, origin)
     assert not np.allclose(appearance, origin)
-    settings, parameters = model._generator.settings, model._generator.parameters
+    settings, parameters = model.settings_, model.generator_.parameters
     unwarped = settings.likelihood.expectation(
         parameters.mean
         + np.tensordot(model.latents_.astype(np.float32), parameters.appearance_basis, axes=1)

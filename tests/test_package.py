@@ -1,10 +1,18 @@
-"""Importing is quick, and compiling is never silent."""
+"""Importing is quick, compiling is never silent, and each floor knows only those above it."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import anamorph
+
+PACKAGE = Path(anamorph.__file__).parent
+CONTRIBUTING = Path(__file__).parents[1] / "docs" / "contributing.md"
 
 COMPILE = """
 import numpy as np
@@ -40,3 +48,31 @@ def test_first_process_says_that_it_compiles_and_the_next_starts_from_the_cache(
     second = run(COMPILE, NUMBA_CACHE_DIR=str(tmp_path))
     assert first.stderr.count("Compiling numerical kernels") == 1
     assert "Compiling" not in second.stderr
+
+
+def floors():
+    """Return the parts of the package, in the order in which contributors read of them."""
+    page = CONTRIBUTING.read_text(encoding="utf-8")
+    lines = re.search(r"^anamorph/\n(.*?)^```$", page, re.MULTILINE | re.DOTALL).group(1)
+    names = [line.split("  ")[1] for line in lines.splitlines()]  # they stand in a column
+    return [re.sub(r"/|\.py$", "", name) for several in names for name in several.split(", ")]
+
+
+def imported_parts(path):
+    """Return which parts of the package a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anamorph."):
+            yield node.module.split(".")[1]
+
+
+def test_each_floor_knows_only_those_above_it():
+    order = {part: number for number, part in enumerate(floors())}
+    assert order.keys() >= {"kernels", "io", "fitting", "model", "cli"}
+    below = {
+        (path.relative_to(PACKAGE).as_posix(), other)
+        for path in PACKAGE.rglob("*.py")
+        for other in imported_parts(path)
+        if (part := path.relative_to(PACKAGE).parts[0].removesuffix(".py")) in order
+        and order.get(other, -1) > order[part]
+    }
+    assert below == {("io/checkpoint.py", "fitting")}

@@ -11,8 +11,6 @@ from sklearn.exceptions import NotFittedError
 
 from anamorph import ShapeAppearanceModel, plots
 from anamorph.geometry import jacobian_determinant
-from anamorph.io.arrays import ImageFormat
-from anamorph.io.modelfile import Origin
 from anamorph.latents import mode_standard_deviations
 from anamorph.plots.rendering import (
     MISSING,
@@ -25,29 +23,17 @@ from anamorph.plots.views import frame_of
 from tests import simulated
 
 N, K = 6, 3
-KINDS = {  # likelihood, space, channels, their axis, voxel size
-    "grey": ("bernoulli", (12, 10), 1, None, (1.0, 1.0)),
-    "rgb": ("gaussian", (10, 8), 3, 3, (2.0, 1.0)),
-    "volumes": ("categorical", (8, 6, 7), 3, None, (1.0, 1.5, 2.0)),
+KINDS = {  # likelihood, space, channels, voxel size
+    "grey": ("bernoulli", (12, 10), 1, (1.0, 1.0)),
+    "rgb": ("gaussian", (10, 8), 3, (2.0, 1.0)),
+    "volumes": ("categorical", (8, 6, 7), 3, (1.0, 1.5, 2.0)),
 }
 N_VIEWS = {"grey": 1, "rgb": 1, "volumes": 3}
 
 
 def random_model(kind):
     """Return a model that was never fitted but knows what it takes, and images (N, ...)."""
-    likelihood, space, n_channels, channel_axis, voxel_size = KINDS[kind]
-    settings, parameters, _, images = simulated.random_problem(
-        likelihood, n_components=K, n_images=N, missing=0.0,
-        space=space, n_channels=n_channels, voxel_size=voxel_size,
-    )  # fmt: skip
-    model = ShapeAppearanceModel(
-        K, likelihood=likelihood, channel_axis=channel_axis, voxel_size=voxel_size
-    )
-    layout = ImageFormat(likelihood, space, n_channels, channel_axis)
-    model._set_fitted(layout, settings, parameters, [-9.0, -5.0, -4.0], Origin(N))
-    if kind == "volumes":
-        return model, images.argmax(axis=1)
-    return model, layout.to_user(images)
+    return simulated.finished_model(*KINDS[kind], n_images=N, n_components=K)
 
 
 @pytest.fixture(scope="module", params=list(KINDS))

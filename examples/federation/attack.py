@@ -73,7 +73,7 @@ def site_of(model: ShapeAppearanceModel, images: Array) -> Site:
 def cohort_of(model: ShapeAppearanceModel, images: Array) -> Cohort:
     """Return the images of a site with their latents under a model."""
     cohort = Cohort(ArrayImages(images, "bernoulli"), model.settings_, range(len(images)))
-    cohort.publish(model._generator.parameters)
+    cohort.publish(model.generator_.parameters)
     cohort.restore(model.transform(images))
     return cohort
 
@@ -86,7 +86,7 @@ def drawn_from_derivatives(model: ShapeAppearanceModel, site: Site) -> Array:
     update_latents gave the mean.
     """
     latents = site.latents["latent_sum"][None] / site.n_images
-    generator = model._generator
+    generator = model.generator_
     appearance = generator.appearance(latents)
     expected = 1 / (1 + np.exp(-appearance[0]))
     pushed = site.derivatives["hessian"][0] / np.maximum(expected * (1 - expected), 1e-3)

@@ -20,13 +20,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from anamorph.compare import hide_boxes, score_hidden
-from anamorph.model import ShapeAppearanceModel
+from anamorph.model import PARTS, ShapeAppearanceModel
 from anamorph.plots import plot_fits, plot_modes, plot_samples
 from anamorph.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.images import Array, brain_slices, coarser, whole_brains
 
-PARTS = ("both", "shape", "appearance")
 FACTOR = 2  # slices have voxels of 4 mm; with 1 they have the paper's 2 mm, and take longer
 
 

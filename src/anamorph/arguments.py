@@ -109,10 +109,12 @@ def checked_components(n_components: object) -> int | tuple[int, int]:
     return int(n_components)  # type: ignore[call-overload, no-any-return]
 
 
-def check_integer(name: str, value: object, lowest: int) -> None:
-    """Raise a ValueError unless a value is an integer that is not below the lowest."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < lowest:
-        raise ValueError(f"{name} must be an integer >= {lowest}, got {value!r}")
+def check_integer(name: str, value: object, lowest: int, highest: int | None = None) -> None:
+    """Raise a ValueError unless a value is an integer, at least the lowest, at most the highest."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or not lowest <= value <= (np.inf if highest is None else highest):  # type: ignore[operator]
+        accepted = f">= {lowest}" if highest is None else f"from {lowest} to {highest}"
+        raise ValueError(f"{name} must be an integer {accepted}, got {value!r}")
 
 
 def is_number(value: object) -> bool:

@@ -4,12 +4,11 @@ Each question of `sums.FIELDS` is a method of `Cohort`. Images are read in parts
 threads share; what a part contributes to a sum over images is collected for the batch, and added
 up by matrix products in float64.
 
-Shooting is what costs most, so displacements are kept while memory allows. One belongs to a pair
-of shape basis and latents; three shootings per image and iteration remain: for the trial of the
-new shape basis (which serves the appearance basis and the latents' derivatives too), for the
-trial of the new latents, and, since centring moves all latents, for the mean (which serves the
-next shape derivatives too: orthogonalisation changes no Wv z). Without memory to keep them there
-are five.
+Shooting is what costs most, so displacements are kept while memory allows. Three shootings per
+image and iteration remain: for the trial of the new shape basis (which serves the appearance basis
+and the latents' derivatives too), for the trial of the new latents, and, since centring moves all
+latents, for the mean (which serves the next shape derivatives too: orthogonalisation changes no
+Wv z). Without memory to keep them there are five.
 """
 
 from __future__ import annotations
@@ -25,9 +24,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.column_sums import SumInMemory, SumOnDisk, is_large
-from anamorph.device import Images, ImagesOnDevice
+from anamorph.device import ImagesOnDevice
 from anamorph.encoding import improve, propose
 from anamorph.generator import Generator
+from anamorph.io.readable import ReadableImages
+from anamorph.kept_displacements import KeptDisplacements
 from anamorph.kernels.device import beside, to_host
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.latents import starting_latents
@@ -51,7 +52,7 @@ class Cohort:
 
     Parameters
     ----------
-    images : Images
+    images : ReadableImages
     settings : Settings
     identities : sequence of int or str
         One per image, different from all others at all sites.
@@ -67,7 +68,7 @@ class Cohort:
 
     def __init__(
         self,
-        images: Images,
+        images: ReadableImages,
         settings: Settings,
         identities: Sequence[int | str],
         memory_budget: int | None = None,
@@ -86,7 +87,9 @@ class Cohort:
         self._scratch = scratch
         self._has_room_for_sums = has_room_for_sums
         self._latents_version = 0
-        self._displacements = _KeptDisplacements(images, settings, self._budget // 2)
+        self._displacements = KeptDisplacements(
+            self.namespace, len(images), settings, self._budget // 2
+        )
         self._proposal: _LatentProposal | None = None
         self._generator: Generator | None = None
 
@@ -381,37 +384,6 @@ class _LatentProposal:
     log_determinant_sum: float
 
 
-class _KeptDisplacements:
-    """Displacements of all images for one pair of shape basis and latents, if memory allows."""
-
-    def __init__(self, images: Images, settings: Settings, budget: int) -> None:
-        shape = (len(images), settings.n_dims, *settings.space)
-        fits = 4 * math.prod(shape) <= budget and settings.layout.n_shape > 0
-        self._store: NDArray[np.float32] | None = None
-        if fits:
-            self._store = _namespace_of(images).empty(shape, np.float32)
-        self._key: tuple[int, int] | None = None
-
-    @property
-    def has_room(self) -> bool:
-        """Whether anything can be kept."""
-        return self._store is not None
-
-    def get(self, part: slice, key: tuple[int, int]) -> Array | None:
-        """Return what is kept of some images, None if it is not what `key` stands for."""
-        return self._store[part] if self._store is not None and key == self._key else None
-
-    def put(self, part: slice, displacement: Array) -> None:
-        """Keep the displacements of some images: of no use until `close` says what they are."""
-        if self._store is not None:
-            self._key = None
-            self._store[part] = displacement
-
-    def close(self, key: tuple[int, int]) -> None:
-        """Say, after a pass over all images, which basis and latents the displacements are of."""
-        self._key = key
-
-
-def _namespace_of(images: Images) -> Any:
+def _namespace_of(images: ReadableImages) -> Any:
     """Return the module that makes arrays where images are read to."""
     return images.namespace if isinstance(images, ImagesOnDevice) else np

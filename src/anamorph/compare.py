@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from anamorph.arguments import LAYOUTS, check_choice, checked_components, checked_seed
 from anamorph.encoding import encode
-from anamorph.io.collection import ImageCollection, open_images
+from anamorph.generator import Generator
+from anamorph.io.collection import Images, open_images
 from anamorph.io.errors import ImageError
 from anamorph.io.hidden import Boxes, HiddenImages
-from anamorph.kernels.threads import one_blas_thread, run_parallel, use_threads
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model import ShapeAppearanceModel
+from anamorph.predicting import Predictor
 from anamorph.progress import Progress
 
 Float64Array = NDArray[np.float64]
@@ -73,7 +74,7 @@ def hide_rectangles(
 
 
 def compare_layouts(
-    images: ArrayLike | Sequence[Any] | ImageCollection,
+    images: Images,
     n_components: int | tuple[int, int],
     *,
     layouts: Sequence[str] = LAYOUTS,
@@ -154,7 +155,7 @@ def _model(
 
 
 def hide_boxes(
-    images: ArrayLike | Sequence[Any] | ImageCollection,
+    images: Images,
     model: ShapeAppearanceModel,
     fraction: float = 0.25,
     random_state: int = 0,
@@ -213,10 +214,12 @@ def score_hidden(
     log_likelihood, squared_error, n_hidden : arrays of shape (N,)
         As in `Comparison`.
     """
-    generator = model._generator
-    likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
+    predictor = Predictor(model.generator_, "cpu", model.n_threads)
 
-    def score(part: slice) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
+    def score(
+        generator: Generator, part: slice
+    ) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
+        likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
         latents = encode(generator, images.read(part)).latents
         warped = generator.warp(generator.appearance(latents), generator.displacement(latents))
         truth = images.read_hidden(part)
@@ -229,8 +232,7 @@ def score_hidden(
             np.count_nonzero(is_known, axis=within_image[:-1]),
         )
 
-    with use_threads(model.n_threads), one_blas_thread:
-        parts = run_parallel(score, model._parts(len(images)))
+    parts = predictor.in_parts(score, len(images))
     log_likelihood, squared_error, n_hidden = (
         np.concatenate(values) for values in zip(*parts, strict=True)
     )

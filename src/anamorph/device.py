@@ -6,16 +6,17 @@ import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.io.readable import ReadableImages
 from anamorph.kernels.device import free_bytes
 from anamorph.kernels.errors import DeviceError
 from anamorph.settings import Settings
 
 DEVICES = ("cpu", "cuda", "auto")
+Images = ReadableImages  # as sites of a federation call them
 
 # Below so many voxels in all, a fit is over before a GPU pays.
 _SMALLEST_WORK = 2**24
@@ -125,16 +126,6 @@ def plan_memory(settings: Settings, n_images: int, budget: int | None = None) ->
     return MemoryPlan(are_resident, are_sums_resident, left - images if are_resident else left)
 
 
-class Images(Protocol):
-    """Images that can be read a few at a time."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, part: slice) -> NDArray[np.float32]:
-        """Return images (n, C, *space), NaN where missing."""
-        ...
-
-
 class ImagesOnDevice:
     """Images of which some are on the GPU when they are read.
 
@@ -143,12 +134,12 @@ class ImagesOnDevice:
 
     Parameters
     ----------
-    images : Images
+    images : ReadableImages
     are_resident : bool
         Whether all of them fit.
     """
 
-    def __init__(self, images: Images, are_resident: bool) -> None:
+    def __init__(self, images: ReadableImages, are_resident: bool) -> None:
         self.namespace = find_gpu()
         self._images = images
         self._resident = self._send_all() if are_resident else None

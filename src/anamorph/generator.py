@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.device import find_gpu
 from anamorph.geometry import shoot
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.kernels.device import array_namespace, beside, is_on_device, kernels_for
@@ -47,10 +49,26 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Generator:
-    """What a model says of images with given latents."""
+    """What a model says of images (N, C, *space) with given latents (N, K).
+
+    Attributes
+    ----------
+    settings : Settings
+    parameters : Parameters
+        What is asked for is computed where they are, in memory or on a GPU.
+    """
 
     settings: Settings
     parameters: Parameters
+
+    @cached_property
+    def on_gpu(self) -> Generator:
+        """The same with its parameters on the GPU: sent there once."""
+        return Generator(self.settings, self.parameters.beside(find_gpu()))
+
+    def own(self, values: Array) -> Any:
+        """Return images or latents where the parameters are, in memory or on a GPU."""
+        return beside(self.parameters.mean, values)
 
     @cached_property
     def prior_precision(self) -> Float64Array:
@@ -68,7 +86,7 @@ class Generator:
 
     @cached_property
     def _prior_on_device(self) -> Float64Array:
-        prior: Float64Array = beside(self.parameters.mean, self.prior_precision)
+        prior: Float64Array = self.own(self.prior_precision)
         return prior
 
     @cached_property
@@ -82,7 +100,7 @@ class Generator:
         draws = np.random.default_rng(0)
         drawn = draw_latents(self.parameters.latent_precision, number, draws)
         drawn[0] = 0
-        latents = beside(self.parameters.mean, drawn)
+        latents = self.own(drawn)
         return Guesses(latents, self.warp(self.appearance(latents), self.displacement(latents)))
 
     def appearance(self, latents: Float64Array) -> Array:
@@ -101,13 +119,23 @@ class Generator:
         )
 
     def warp(self, appearance: Array, displacement: Array | None) -> Array:
-        """Return a' = a(psi)."""
+        """Return a' = a(psi) of appearances (N, C, *space) and displacements (N, d, *space)."""
         return appearance if displacement is None else pull_batch(appearance, displacement)
 
     def log_likelihood(
         self, appearance: Array, displacement: Array | None, images: Array
     ) -> Float64Array:
-        """Return ln p(f | z) per image, (N,), times the decimation."""
+        """Return ln p(f | z) per image, (N,), times the decimation.
+
+        Parameters
+        ----------
+        appearance : (N, C, *space)
+            a, not warped yet.
+        displacement : (N, d, *space) or None
+            That of psi; None if nothing moves.
+        images : (N, C, *space)
+            f, NaN where missing.
+        """
         values = self.settings.likelihood.log_likelihood(
             self.warp(appearance, displacement), images, self.parameters.noise_precision
         )
@@ -116,7 +144,10 @@ class Generator:
     def derivatives(
         self, appearance: Array, displacement: Array | None, images: Array
     ) -> Derivatives:
-        """Return ln p(f | z), and gradient and Hessian of -ln p with respect to a, pushed."""
+        """Return ln p(f | z), and gradient and Hessian of -ln p with respect to a, pushed.
+
+        Parameters are those of `log_likelihood`, and what is returned is weighted as there.
+        """
         warped = self.settings.likelihood.derivatives(
             self.warp(appearance, displacement), images, self.parameters.noise_precision
         )

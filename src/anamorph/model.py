@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,26 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arguments import check_choice, checked_seed, checked_settings, checked_start
 from anamorph.cohort import Cohort
-from anamorph.device import DEVICES, ImagesOnDevice, chosen_device, find_gpu, plan_memory
-from anamorph.encoding import Encoded, encode
-from anamorph.fitting import Fit, State
+from anamorph.device import DEVICES, ImagesOnDevice, chosen_device, plan_memory
+from anamorph.encoding import Encoded
 from anamorph.generator import Generator
 from anamorph.io.arrays import ImageFormat
-from anamorph.io.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
 from anamorph.io.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.io.files import FileImages
 from anamorph.io.grid import Grid
 from anamorph.io.modelfile import Origin, StoredModel, read_model, write_model
-from anamorph.kernels.device import beside, to_host
-from anamorph.kernels.threads import one_blas_thread, run_parallel, use_threads
+from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.latents import draw_latents
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.parameters import Parameters
+from anamorph.predicting import Predictor
 from anamorph.progress import Progress
+from anamorph.running import Ending, run_fit
 from anamorph.settings import Settings
 from anamorph.sites import LocalSites, OwnSites
-
-logger = logging.getLogger("anamorph")
 
 Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
@@ -43,11 +39,6 @@ Float64Array = NDArray[np.float64]
 OpenSites = Callable[[ImageCollection, Settings, Float64Array | None], OwnSites]
 
 PARTS = ("both", "shape", "appearance")
-
-_IMAGES_PER_PART = 64
-_IMAGES_ON_DEVICE = 2**14
-
-Result = TypeVar("Result")
 
 
 class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -239,9 +230,17 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         )
         seed = checked_seed(self.random_state)
         starting = checked_start(start, len(images), settings.layout.n_latents)
+
+        def tell(progress: Progress) -> None:
+            if self.verbose:
+                print(progress, flush=True)
+            if callback is not None:
+                callback(progress)
+
+        ending = Ending(self.n_iter, self.tol)
         with use_threads(self.n_threads), one_blas_thread:
             sites = open_sites(images, settings, starting)
-            state = self._run(sites, settings, seed, checkpoint, callback)
+            state = run_fit(sites, settings, seed, ending, checkpoint=checkpoint, tell=tell)
         origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
         parameters = state.parameters.beside(np)
         self._set_fitted(images.format, settings, parameters, list(state.objective), origin)
@@ -269,62 +268,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         )
         return LocalSites([cohort])
 
-    def _run(
-        self,
-        sites: OwnSites,
-        settings: Settings,
-        seed: int,
-        checkpoint: str | os.PathLike[str] | None,
-        callback: Callable[[Progress], object] | None,
-    ) -> State:
-        """Iterate until `n_iter` or `tol` is reached, from the start or from a checkpoint."""
-        fit = Fit(sites, settings)
-        fingerprint = ""
-        if checkpoint is not None:
-            fingerprint = fit_fingerprint(settings, seed, sites.digest())
-        if checkpoint is not None and os.path.exists(checkpoint):
-            state, latents = read_checkpoint(checkpoint, fingerprint)
-            state = state.beside(sites.namespace)
-            sites.restore(latents)
-            n_done = len(state.objective)
-            logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
-            if n_done > self.n_iter:
-                logger.warning(
-                    "%s is from after iteration %d, and the fit was to end after %d: the model "
-                    "is the one after %d; remove the checkpoint to begin again",
-                    *(checkpoint, n_done, self.n_iter, n_done),
-                )
-        else:
-            state = fit.start(sites.ask("moments"), seed)
-        if state.turn is not None and self._is_finished(state.objective):
-            sites.restore(sites.latents @ state.turn.transform.T)
-        iterations = fit.iterate(state)
-        while not self._is_finished(state.objective):
-            state = next(iterations)
-            if checkpoint is not None:
-                stored = state.beside(np)
-                write_checkpoint(checkpoint, fingerprint, stored, sites.latents_before_turn)
-            progress = Progress(
-                len(state.objective),
-                self.n_iter,
-                state.latents.n_images,
-                state.objective,
-                state.seconds,
-            )
-            if self.verbose:
-                print(progress, flush=True)
-            if callback is not None:
-                callback(progress)
-        return state
-
     def _is_finished(self, objective: Sequence[float]) -> bool:
         """Tell whether `n_iter` or `tol` is reached."""
-        if len(objective) >= self.n_iter:
-            return True
-        if self.tol is None or len(objective) < 2:
-            return False
-        total = max(objective) - min(objective)
-        return abs(objective[-1] - objective[-2]) <= self.tol * total
+        return Ending(self.n_iter, self.tol).is_reached(objective)
 
     # ---- using a fitted model
 
@@ -337,8 +283,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def settings_(self) -> Settings:
         """What the model was fitted with: the arguments, and the defaults where there were none."""
+        return self.generator_.settings
+
+    @property
+    def generator_(self) -> Generator:
+        """What the model says of images (N, C, *space) with given latents (N, K)."""
         check_is_fitted(self, "mean_")
-        return self._generator.settings
+        return self._generator
 
     def transform(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable latents of images, (N, K)."""
@@ -350,17 +301,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        images = self.checked_images(X)
-
-        def encode_part(generator: Generator, part: slice) -> Encoded:
-            return encode(generator, beside(generator.parameters.mean, images.read(part))).to_host()
-
-        parts = self._in_parts(encode_part, len(images))
-        return Encoded(
-            np.concatenate([part.latents for part in parts]),
-            np.concatenate([part.log_evidence for part in parts]),
-            np.concatenate([part.n_shootings for part in parts]),
-        )
+        return self._predictor.encode(self.checked_images(X))
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
@@ -382,7 +323,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         latents = self._checked_latents(Z)
         check_choice("part", part, PARTS)
-        return self._format.to_user(self._expected_images(latents, part))
+        expected = self._predictor.expected_images(
+            latents, warped=part != "appearance", coloured=part != "shape"
+        )
+        return self._format.to_user(expected)
 
     def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
@@ -391,43 +335,18 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError(
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
-
-        def evaluate(generator: Generator, part: slice) -> Float64Array:
-            mean = generator.parameters.mean
-            some, observed = beside(mean, latents[part]), beside(mean, images.read(part))
-            displacement = generator.displacement(some)
-            values = generator.log_likelihood(generator.appearance(some), displacement, observed)
-            return cast(Float64Array, to_host(values))
-
-        return np.concatenate(self._in_parts(evaluate, len(images)))
+        return self._predictor.log_likelihood(images, latents)
 
     def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
         An image is the warped appearance: its value at x is that at x + displacement(x).
         """
-        latents, space = self._checked_latents(Z), self._format.space
-        if self._generator.settings.layout.n_shape == 0:
-            return np.zeros((len(latents), len(space), *space), np.float32)
-
-        def shoot_part(generator: Generator, part: slice) -> Array:
-            here = beside(generator.parameters.mean, latents[part])
-            return cast(Array, to_host(generator.displacement(here)))
-
-        return np.concatenate(self._in_parts(shoot_part, len(latents)))
+        return self._predictor.displacement(self._checked_latents(Z))
 
     def impute(self, X: Images) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""
-        images = self.checked_images(X)
-        filled = np.empty((len(images), *self.mean_.shape), np.float32)
-
-        def fill(generator: Generator, part: slice) -> None:
-            observed = beside(generator.parameters.mean, images.read(part))
-            latents = encode(generator, observed).latents
-            expected = generator.expected_images(latents)
-            filled[part] = to_host(np.where(np.isnan(observed), expected, observed))
-
-        self._in_parts(fill, len(images))
+        filled = self._predictor.impute(self.checked_images(X))
         return self._format.to_user(filled)
 
     def sample(
@@ -478,7 +397,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> None:
         self._format = image_format
         self._generator = Generator(settings, parameters)
-        self._sent: Generator | None = None
         self.mean_ = parameters.mean
         self.appearance_basis_ = parameters.appearance_basis
         self.shape_basis_ = parameters.shape_basis
@@ -489,43 +407,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_iter_ = len(objective)
         self.origin_ = origin
 
-    def _expected_images(self, latents: Float64Array, part: str) -> Array:
-        def expect(generator: Generator, some: slice) -> Array:
-            here = beside(generator.parameters.mean, latents[some])
-            expected = generator.expected_images(
-                here, warped=part != "appearance", coloured=part != "shape"
-            )
-            return cast(Array, to_host(expected))
-
-        return np.concatenate(self._in_parts(expect, len(latents)))
-
-    def _in_parts(self, task: Callable[[Generator, slice], Result], n_images: int) -> list[Result]:
-        """Return what a task makes of each part of some images, on the device that is chosen."""
-        device = chosen_device(self.device, n_images * math.prod(self._format.space))
-        if device == "cuda":
-            generator = self._generator_on_device()
-            return [task(generator, part) for part in self._parts(n_images, on_device=True)]
-        with use_threads(self.n_threads), one_blas_thread:
-            return run_parallel(lambda part: task(self._generator, part), self._parts(n_images))
-
-    def _generator_on_device(self) -> Generator:
-        """Return the generator whose parameters are on the GPU: sent there once."""
-        if self._sent is None:
-            parameters = self._generator.parameters.beside(find_gpu())
-            self._sent = Generator(self._generator.settings, parameters)
-        return self._sent
-
-    def _parts(self, n_images: int, on_device: bool = False) -> list[slice]:
-        """Split images so that threads have something to share, and memory is bounded."""
-        image_bytes = 4 * 32 * self.mean_.size
-        budget, most = (2**32, _IMAGES_ON_DEVICE) if on_device else (2**27, _IMAGES_PER_PART)
-        most = int(np.clip(budget // image_bytes, 1, most))
-        return [slice(first, min(first + most, n_images)) for first in range(0, n_images, most)]
+    @property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.generator_, self.device, self.n_threads)
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
         check_is_fitted(self, "mean_")
         latents = np.asarray(Z, np.float64)
-        n_latents = self._generator.settings.layout.n_latents
+        n_latents = self.settings_.layout.n_latents
         if latents.ndim != 2 or latents.shape[1] != n_latents:
             raise ValueError(f"Z must have shape (N, {n_latents}), got {latents.shape}")
         if not np.isfinite(latents).all():

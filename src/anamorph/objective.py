@@ -110,7 +110,22 @@ def approximate_evidence(
     balance: tuple[float, float],
     prior_dof: float,
 ) -> float:
-    """Return what is shown to people after an iteration."""
+    """Return what is shown to people after an iteration.
+
+    Parameters
+    ----------
+    log_likelihood : float
+        Sum of ln p(f_n | z_n).
+    latents : LatentSums
+    basis_energy : (K, K)
+        C.
+    mean_energy : float
+        mu' L_mu mu, per image.
+    balance : pair of float
+        lambda_1, lambda_2.
+    prior_dof : float
+        nu_0.
+    """
     weight_1, weight_2 = balance
     expected_scatter = latents.scatter + latents.covariance_sum
     posterior = WishartPosterior.from_scatter(expected_scatter, latents.n_images, prior_dof)

@@ -29,7 +29,12 @@ _BLOCK_BYTES = 2**30  # of Hessians that are sent to a GPU at a time
 
 
 class Regularisation:
-    """The penalties of a model."""
+    """The penalties of a model.
+
+    Parameters
+    ----------
+    settings : Settings
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -46,7 +51,7 @@ class Regularisation:
         return energy
 
     def mean_energy(self, mean: Array) -> float:
-        """Return mu' L_mu mu."""
+        """Return mu' L_mu mu of a mean (C, *space)."""
         return float(np.vdot(mean, self._mean_momentum(mean)))
 
     def basis_direction(
@@ -56,7 +61,9 @@ class Regularisation:
 
         Parameters
         ----------
+        name : {"shape", "appearance"}
         basis : (columns, ...)
+            w_k: (Kv, d, *space) or (Ka, C, *space).
         derivatives : Sums
             With "gradient" and "hessian" of the columns.
         weights : (columns, columns)
@@ -86,7 +93,19 @@ class Regularisation:
         n_images: int,
         tolerance: float = TOLERANCE,
     ) -> Array:
-        """Return (H + N L)^-1 (g + N L mu)."""
+        """Return (H + N L)^-1 (g + N L mu), (C, *space).
+
+        Parameters
+        ----------
+        mean, gradient : (C, *space)
+            mu and g.
+        hessian : (P, *space)
+            H, packed.
+        n_images : int
+            N.
+        tolerance : float
+            Of the solver.
+        """
         settings = self.settings
         return solve_field(
             hessian,

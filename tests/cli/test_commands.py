@@ -65,11 +65,11 @@ def test_flags_file_and_preset_reach_the_model(anamorph, pictures, tmp_path):
     model = ShapeAppearanceModel.load(output)
     assert (model.n_components, model.n_iter, model.random_state) == (2, 1, 4)
     assert model.balance == (15.2, 0.8)
-    assert model._generator.settings.voxel_size == (1, 2)
+    assert model.settings_.voxel_size == (1, 2)
 
 
 def test_voxel_sizes_reach_the_penalties(volume_model):
-    settings = ShapeAppearanceModel.load(volume_model)._generator.settings
+    settings = ShapeAppearanceModel.load(volume_model).settings_
     assert np.allclose(settings.voxel_size, (1.0, 1.5, 2.0))
 
 

@@ -1,5 +1,7 @@
 """Values as people type them, and where settings come from."""
 
+import inspect
+
 import pytest
 import typer
 
@@ -10,6 +12,7 @@ from anamorph.cli.flags import KEYS
 from anamorph.cli.images import find_files, natural_order
 from anamorph.cli.messages import counted
 from anamorph.cli.settings import merged_settings, read_settings
+from anamorph.cli.typed_settings import TypedSettings, with_settings
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,28 @@ def test_help_lists_the_keys_of_settings_files(command):
     options = typer.main.get_command(app).commands[command].params
     (text,) = [option.help for option in options if option.name == "config"]
     assert all(key in text for key in KEYS)
+
+
+def test_settings_reach_a_command_as_one_by_the_names_of_the_estimator():
+    given = {}
+
+    @with_settings("preset", "labels", "components", "prior_dof")
+    def command(text, settings: TypedSettings, force=False):
+        given.update(text=text, force=force, **settings.merged())
+
+    assert list(inspect.signature(command).parameters) == [
+        "text", "preset", "labels", "components", "prior_dof", "force",
+    ]  # fmt: skip
+    typed = {"preset": "digits", "labels": True, "components": "7", "prior_dof": None}
+    command(text="a", force=True, **typed)
+    assert given == presets.preset("digits") | {
+        "likelihood": "categorical", "n_components": 7, "text": "a", "force": True,
+    }  # fmt: skip
+
+
+def test_every_setting_of_a_file_is_an_option_of_fit():
+    options = typer.main.get_command(app).commands["fit"].params
+    assert {key.replace("-", "_") for key in KEYS} < {option.name for option in options}
 
 
 @pytest.mark.parametrize("name", presets.PRESETS)

@@ -13,6 +13,7 @@ from anamorph.io.errors import ImageError
 from anamorph.io.files import FileImages
 from anamorph.io.grid import Grid
 from anamorph.io.names import match_tissues
+from tests.conftest import one_line
 from tests.io.filemaking import (
     EVERYTHING,
     noise,
@@ -21,12 +22,6 @@ from tests.io.filemaking import (
     save_nifti,
     save_picture,
 )
-
-
-def one_line(error):
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
 
 # ---- the contract
 

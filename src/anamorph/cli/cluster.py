@@ -15,6 +15,7 @@ from anamorph.cli.errors import CommandError
 from anamorph.cli.fit import fit as fit_command
 from anamorph.cli.fit import fit_with
 from anamorph.cli.places import beside
+from anamorph.cli.typed_settings import with_settings
 
 if TYPE_CHECKING:
     from anamorph.io.files import FileImages
@@ -89,7 +90,8 @@ def _with_options_of(command: Callable[..., None]) -> Callable[..., Any]:
 
 
 @app.command(epilog=EXAMPLES)
-@_with_options_of(fit_command)
+@with_settings(but=("threads",))
+@_with_options_of(inspect.unwrap(fit_command))
 def fit(
     *,
     scheduler: Scheduler,
@@ -136,4 +138,5 @@ def fit(
         except ClusterError as error:
             raise CommandError(str(error)) from None
 
-    fit_with(fit_there, "cluster fit", output=output, threads=threads, **options)
+    options["settings"] = options["settings"].also(n_threads=threads)
+    fit_with(fit_there, "cluster fit", output=output, **options)

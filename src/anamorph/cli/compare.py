@@ -14,7 +14,8 @@ from anamorph.cli.figures import save_figure
 from anamorph.cli.images import ImageArguments, ImageList
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import reserve
-from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
+from anamorph.cli.settings import check_settings
+from anamorph.cli.typed_settings import TypedSettings, with_settings
 
 if TYPE_CHECKING:
     from anamorph.compare import Comparison
@@ -27,9 +28,11 @@ anamorph compare labels/ --labels -k 8 --layouts joint,shape -o comparison/"""
 _DEFAULTS = {"n_components": 16, "random_state": 0}
 
 
+@with_settings("preset", "config", "likelihood", "labels", "iterations", "threads", "device")
 def compare(
     images: options.Images,
     output: options.OutputFolder,
+    *,
     components: Annotated[
         str | None,
         typer.Option(
@@ -54,13 +57,7 @@ def compare(
         int | None,
         typer.Option(metavar="N", help="Of what is hidden, and of the fits; by default 0."),
     ] = None,
-    preset: setting.Preset = None,
-    config: setting.Config = None,
-    likelihood: setting.Likelihood = None,
-    labels: setting.Labels = False,
-    iterations: setting.Iterations = None,
-    threads: options.Threads = None,
-    device: options.Device = None,
+    settings: TypedSettings,
     force: options.Force = False,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
@@ -77,25 +74,17 @@ def compare(
     of shape only and of appearance only are fitted to the rest, and predict
     it. Writes comparison.tsv (a row per image) and comparison.png.
     """
-    flags = {
-        "n_components": components,
-        "likelihood": chosen_likelihood(likelihood, labels, tissues),
-        "n_iter": iterations,
-        "channel_axis": channel_axis,
-        "n_threads": threads,
-        "device": device,
-        "random_state": seed,
-    }
     with talking("compare", quiet, as_json) as messages:
-        settings = merged_settings(preset, config, flags)
+        own = {"n_components": components, "channel_axis": channel_axis, "random_state": seed}
+        arguments = settings.also(**own).merged(tissues)
         chosen = _checked_layouts(layouts)
         if not 0 < fraction < 1:
             raise CommandError(f"--fraction must be between 0 and 1, got {fraction}")
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find_several()
         paths = [output / "comparison.tsv", output / "comparison.png"]
-        reserve(paths, [*given.inputs(found), config], force=force)
-        comparison = _compared(given, found, settings, chosen, fraction, pad, messages)
+        reserve(paths, [*given.inputs(found), settings.config], force=force)
+        comparison = _compared(given, found, arguments, chosen, fraction, pad, messages)
         _write(comparison, found.names, paths)
         _show(comparison, messages)
         messages.wrote(*paths)
@@ -114,7 +103,7 @@ def _checked_layouts(text: str | None) -> tuple[str, ...]:
 def _compared(
     given: ImageArguments,
     found: ImageList,
-    settings: dict[str, Any],
+    arguments: dict[str, Any],
     layouts: tuple[str, ...],
     fraction: float,
     pad: int,
@@ -123,7 +112,7 @@ def _compared(
     from anamorph.cli.bar import FitDisplay
     from anamorph.compare import compare_layouts, layout_models
 
-    arguments = _DEFAULTS | settings
+    arguments = _DEFAULTS | arguments
     arguments.pop("latents", None)  # layouts stand for all of them
     with checking():
         models = list(layout_models(layouts=layouts, **arguments).values())

@@ -14,8 +14,8 @@ from anamorph.cli.extras import needs_nvflare
 from anamorph.cli.fit import tell_how_to_go_on
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import beside, check_checkpoint, reserve
-from anamorph.cli.settings import merged_settings
 from anamorph.cli.simulate import InTheOpen
+from anamorph.cli.typed_settings import TypedSettings, with_settings
 
 if TYPE_CHECKING:
     from anamorph.federation.nvflare.kit import Kit
@@ -48,27 +48,13 @@ Timeout = Annotated[
 ]
 
 
+@with_settings(but=("likelihood", "labels", "device", "memory"))  # these are for sites to say
 def fit(
     kit: CoordinatorKit,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
     ],
-    preset: setting.Preset = None,
-    config: setting.Config = None,
-    components: setting.Components = None,
-    latents: setting.LatentLayout = None,
-    shape_penalty: setting.ShapePenalty = None,
-    appearance_penalty: setting.AppearancePenalty = None,
-    mean_penalty: setting.MeanPenalty = None,
-    balance: setting.Balance = None,
-    prior_dof: setting.PriorDof = None,
-    decimation: setting.Decimation = None,
-    voxel_size: setting.VoxelSize = None,
-    iterations: setting.Iterations = None,
-    tol: setting.Tolerance = None,
-    steps: setting.Steps = None,
-    seed: setting.Seed = None,
-    threads: options.Threads = None,
+    settings: TypedSettings,
     checkpoint: setting.Checkpoint = None,
     in_the_open: InTheOpen = False,
     patience: Patience = 600.0,
@@ -93,48 +79,32 @@ def fit(
     command goes on where it stopped.
     """
     needs_nvflare()
-    flags = {
-        "n_components": components,
-        "latents": latents,
-        "shape_penalty": shape_penalty,
-        "appearance_penalty": appearance_penalty,
-        "mean_penalty": mean_penalty,
-        "balance": balance,
-        "prior_dof": prior_dof,
-        "n_iter": iterations,
-        "tol": tol,
-        "n_steps": steps,
-        "voxel_size": voxel_size,
-        "decimation": decimation,
-        "n_threads": threads,
-        "random_state": seed,
-    }
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import FitRequest
 
     with talking("federation fit", quiet, as_json) as messages:
         opened = open_kit(kit, as_site=False)
-        settings = merged_settings(preset, config, flags)
-        _check(settings)
-        reserve([output], [config], force=force)
+        arguments = settings.merged()
+        _check(arguments)
+        reserve([output], [settings.config], force=force)
         checkpoint = checkpoint or beside(output, ".checkpoint")
-        check_checkpoint(checkpoint, [output, config])
+        check_checkpoint(checkpoint, [output, settings.config])
         request = FitRequest(
-            settings, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout
+            arguments, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout
         )
         result = _drive(opened, request, patience, go_on, messages)
         _tell(output, result, messages)
         checkpoint.unlink(missing_ok=True)
 
 
-def _check(settings: dict[str, Any]) -> None:
+def _check(arguments: dict[str, Any]) -> None:
     """Check what can be checked before sites say what their images are."""
     from anamorph.arguments import checked_seed
     from anamorph.kernels.threads import use_threads
 
     with checking():
-        checked_seed(settings.get("random_state"))
-        with use_threads(settings.get("n_threads")):
+        checked_seed(arguments.get("random_state"))
+        with use_threads(arguments.get("n_threads")):
             pass
 
 

@@ -13,21 +13,16 @@ import typer
 from anamorph.cli import options
 from anamorph.cli import setting_options as setting
 from anamorph.cli.errors import INTERRUPTED, CommandError
-from anamorph.cli.flags import FLAGS
 from anamorph.cli.images import ImageArguments, ImageList
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import beside, check_checkpoint, reserve
-from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
+from anamorph.cli.settings import check_settings
+from anamorph.cli.typed_settings import TypedSettings, with_settings
 
 if TYPE_CHECKING:
     from anamorph.io.files import FileImages
     from anamorph.model import ShapeAppearanceModel
     from anamorph.progress import Progress
-
-# Options, by the names that they have here, and the arguments of the estimator that they set.
-_ARGUMENTS = {
-    flag.removeprefix("--").replace("-", "_"): argument for argument, flag in FLAGS.items()
-}
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph fit scans/ -o brains.safetensors --components 20
@@ -36,29 +31,11 @@ anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
 anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
 
 
+@with_settings()
 def fit(
     images: options.Images,
     output: setting.ModelOutput,
-    preset: setting.Preset = None,
-    config: setting.Config = None,
-    components: setting.Components = None,
-    likelihood: setting.Likelihood = None,
-    labels: setting.Labels = False,
-    latents: setting.LatentLayout = None,
-    shape_penalty: setting.ShapePenalty = None,
-    appearance_penalty: setting.AppearancePenalty = None,
-    mean_penalty: setting.MeanPenalty = None,
-    balance: setting.Balance = None,
-    prior_dof: setting.PriorDof = None,
-    decimation: setting.Decimation = None,
-    voxel_size: setting.VoxelSize = None,
-    iterations: setting.Iterations = None,
-    tol: setting.Tolerance = None,
-    steps: setting.Steps = None,
-    seed: setting.Seed = None,
-    threads: options.Threads = None,
-    device: options.Device = None,
-    memory: setting.Memory = None,
+    settings: TypedSettings,
     checkpoint: setting.Checkpoint = None,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
@@ -102,20 +79,17 @@ def fit_with(
     *,
     images: list[str],
     output: Path,
-    preset: str | None,
-    config: Path | None,
-    labels: bool,
-    likelihood: str | None,
+    settings: TypedSettings,
     checkpoint: Path | None,
     tissues: bool,
     participants: Path | None,
     resample: bool,
     pad: int,
+    channel_axis: int | None,
     cache: Path | None,
     force: bool,
     quiet: bool,
     as_json: bool,
-    **typed: Any,
 ) -> None:
     """Do what ``anamorph fit`` does, wherever the model is fitted.
 
@@ -124,27 +98,25 @@ def fit_with(
     fit_model : callable
     command : str
         Its name, as in "cluster fit".
-    **typed
-        All other options of `fit`: settings of the model.
+    images, output, settings, ...
+        The options of `fit`.
     """
-    typed["likelihood"] = chosen_likelihood(likelihood, labels, tissues)
-    flags = {argument: typed[option] for option, argument in _ARGUMENTS.items()}
     with talking(command, quiet, as_json) as messages:
-        settings = merged_settings(preset, config, flags)
+        arguments = settings.also(channel_axis=channel_axis).merged(tissues)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find_several()
         table = beside(output, ".latents.tsv")
-        inputs = [*given.inputs(found), config]
+        inputs = [*given.inputs(found), settings.config]
         reserve([output, table], inputs, force=force)
         checkpoint = checkpoint or beside(output, ".checkpoint")
         check_checkpoint(checkpoint, [output, table, *inputs])
-        model = _fit(fit_model, settings, given, found, pad, checkpoint, messages)
+        model = _fit(fit_model, arguments, given, found, pad, checkpoint, messages)
         _write(model, found, output, table, checkpoint, messages)
 
 
 def _fit(
     fit_model: FitModel,
-    settings: dict[str, Any],
+    arguments: dict[str, Any],
     given: ImageArguments,
     found: ImageList,
     pad: int,
@@ -154,7 +126,7 @@ def _fit(
     from anamorph.cli.bar import FitDisplay
     from anamorph.model import ShapeAppearanceModel
 
-    model = ShapeAppearanceModel(**settings)
+    model = ShapeAppearanceModel(**arguments)
     try:
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")

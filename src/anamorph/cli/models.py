@@ -108,6 +108,8 @@ def write_images(
     make : callable
         Returns some of the N images, as the model gives them.
     """
-    for part in model._parts(len(paths)):
+    from anamorph.predicting import image_parts
+
+    for part in image_parts(len(paths), model.mean_.size):
         for path, image in zip(paths[part], make(part), strict=True):
             output.write(path, image)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from anamorph.cli import options
 from anamorph.cli.flags import KEYS
 
 _MODEL = "Model"
@@ -191,3 +192,28 @@ ChannelAxis = Annotated[
         help="Where arrays and 4D NIfTI files hold channels or classes: -1 for the last axis.",
     ),
 ]
+
+#: All that sets up a model, by name: what is typed, and what stands for nothing typed. In the
+#: order in which help shows them.
+SETTINGS: dict[str, tuple[Any, object]] = {
+    "preset": (Preset, None),
+    "config": (Config, None),
+    "components": (Components, None),
+    "likelihood": (Likelihood, None),
+    "labels": (Labels, False),
+    "latents": (LatentLayout, None),
+    "shape_penalty": (ShapePenalty, None),
+    "appearance_penalty": (AppearancePenalty, None),
+    "mean_penalty": (MeanPenalty, None),
+    "balance": (Balance, None),
+    "prior_dof": (PriorDof, None),
+    "decimation": (Decimation, None),
+    "voxel_size": (VoxelSize, None),
+    "iterations": (Iterations, None),
+    "tol": (Tolerance, None),
+    "steps": (Steps, None),
+    "seed": (Seed, None),
+    "threads": (options.Threads, None),
+    "device": (options.Device, None),
+    "memory": (Memory, None),
+}

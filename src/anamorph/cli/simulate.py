@@ -15,7 +15,8 @@ from anamorph.cli.errors import CommandError
 from anamorph.cli.images import ImageArguments
 from anamorph.cli.messages import Messages, counted, talking
 from anamorph.cli.places import beside, check_checkpoint, reserve
-from anamorph.cli.settings import check_settings, chosen_likelihood, merged_settings
+from anamorph.cli.settings import check_settings
+from anamorph.cli.typed_settings import TypedSettings, with_settings
 
 if TYPE_CHECKING:
     from anamorph.cli.bar import FitDisplay
@@ -45,21 +46,18 @@ InTheOpen = Annotated[
 ]
 
 
+@with_settings(
+    *("preset", "config", "components", "likelihood", "labels", "latents"),
+    *("iterations", "seed", "threads"),
+)
 def simulate(
     images: options.Images,
     output: setting.ModelOutput,
+    *,
     sites: NumberOfSites = 3,
     policy: PolicyFile = None,
     in_the_open: InTheOpen = False,
-    preset: setting.Preset = None,
-    config: setting.Config = None,
-    components: setting.Components = None,
-    likelihood: setting.Likelihood = None,
-    labels: setting.Labels = False,
-    latents: setting.LatentLayout = None,
-    iterations: setting.Iterations = None,
-    seed: setting.Seed = None,
-    threads: options.Threads = None,
+    settings: TypedSettings,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
@@ -74,39 +72,32 @@ def simulate(
     The images are dealt out to the sites in turn. It is the same code as
     between hospitals, without a network: same policy, masks and audit logs.
     """
-    flags = {
-        "n_components": components,
-        "likelihood": chosen_likelihood(likelihood, labels, tissues),
-        "latents": latents,
-        "n_iter": iterations,
-        "n_threads": threads,
-        "random_state": seed,
-    }
     from anamorph.cli.bar import FitDisplay
     from anamorph.model import ShapeAppearanceModel
 
     with talking("simulate", quiet, as_json) as messages:
-        settings = merged_settings(preset, config, flags)
+        arguments = settings.merged(tissues)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find_several()
-        inputs = [*given.inputs(found), config, policy]
+        inputs = [*given.inputs(found), settings.config, policy]
         reserve([output], inputs, force=force)
         checkpoint, folder = beside(output, ".checkpoint"), beside(output, ".sites")
         check_checkpoint(checkpoint, [output, *inputs])
         if not checkpoint.exists():
             _clear(folder, force)
-        rules = _policy(policy, in_the_open)
+        rules = policy_of(policy, in_the_open)
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
-            model = ShapeAppearanceModel(**settings)
+            model = ShapeAppearanceModel(**arguments)
             files: Any = given.open_to_fit(model, found, pad)
             check_settings(model, files)
-            transport = _transport(files, sites, folder, rules, threads)
+            transport = _transport(files, sites, folder, rules, settings.flags["n_threads"])
             result = _fit(model, transport, checkpoint, in_the_open, display)
         _write(model, result, output, checkpoint, folder, messages)
 
 
-def _policy(path: Path | None, in_the_open: bool) -> Policy:
+def policy_of(path: Path | None, in_the_open: bool) -> Policy:
+    """Return the policy in a file, or the default one, with masks unless all is in the open."""
     from anamorph.federation.policy import Policy
 
     if path is not None:

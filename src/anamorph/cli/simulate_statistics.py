@@ -13,7 +13,7 @@ from anamorph.cli.images import ImageArguments, columns_of
 from anamorph.cli.messages import counted, talking
 from anamorph.cli.models import load_model
 from anamorph.cli.places import reserve
-from anamorph.cli.simulate import InTheOpen, NumberOfSites, PolicyFile, _policy
+from anamorph.cli.simulate import InTheOpen, NumberOfSites, PolicyFile, policy_of
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph federation simulate-statistics shared.safetensors scans/ --sites 3 -o latents.tsv
@@ -71,7 +71,7 @@ def simulate_statistics(
                 files,
                 split_images(len(files), sites),
                 Path(folder),
-                _policy(policy, in_the_open),
+                policy_of(policy, in_the_open),
                 columns=columns,
                 n_threads=threads,
             )

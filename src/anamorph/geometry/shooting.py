@@ -92,21 +92,36 @@ def shoot(
     weights = check_penalty(penalty, VELOCITY_WEIGHTS)
     size = check_voxel_size(voxel_size, d)
     fields = array.reshape(-1, d, *space)
-    if is_on_device(array):
-        final = np.empty_like(fields) if return_velocity else None
-        end = shoot_on_device(fields, weights, size, int(n_steps), final).reshape(array.shape)
-        return end if final is None else (end, final.reshape(array.shape))
-    if not np.all(np.isfinite(array)):
+    if not is_on_device(array) and not np.all(np.isfinite(array)):
         raise ValueError("v must be finite, got NaN or infinity")
-    lanes = lanes_per_block(d, space, array.itemsize)
+    final = np.empty_like(fields) if return_velocity else None
+    shoot_fields = shoot_on_device if is_on_device(array) else _shoot_in_blocks
+    end = shoot_fields(fields, weights, size, int(n_steps), final).reshape(array.shape)
+    return end if final is None else (end, final.reshape(array.shape))
+
+
+def _shoot_in_blocks(
+    fields: Array,
+    penalty: tuple[float, ...],
+    voxel_size: tuple[float, ...],
+    n_steps: int,
+    velocity: Array | None = None,
+) -> Array:
+    """Return displacements of velocities (N, d, *space), a block of images at a time.
+
+    `velocity`, of the same shape, is filled with the velocity at the end of the path.
+    """
+    _, d, *space = fields.shape
+    lanes = lanes_per_block(d, tuple(space), fields.itemsize)
     blocks = slabs(len(fields), -(-len(fields) // lanes))
-    by_matrices = is_small_plane(space, len(fields) // max(1, len(blocks)))
+    by_matrices = is_small_plane(tuple(space), len(fields) // max(1, len(blocks)))
     operator, greens_function = (
-        packed_symbol(weights, space, size, array.dtype, inverse=inverse, half=not by_matrices)
+        packed_symbol(
+            penalty, tuple(space), voxel_size, fields.dtype, inverse=inverse, half=not by_matrices
+        )
         for inverse in (False, True)
     )
     displacement = np.empty_like(fields)
-    velocity = np.empty_like(fields) if return_velocity else None
 
     def shoot_block(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
@@ -126,9 +141,7 @@ def shoot(
     else:
         for bounds in blocks:
             shoot_block(bounds)
-    if velocity is None:
-        return displacement.reshape(array.shape)
-    return displacement.reshape(array.shape), velocity.reshape(array.shape)
+    return displacement
 
 
 class _Geodesic:

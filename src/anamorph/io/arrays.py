@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.io.errors import ImageError
+from anamorph.io.guard import times
 
 SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 ALMOST_ONE = 0.05  # by how much probabilities of classes may miss 1 and still be normalised
@@ -74,6 +75,12 @@ class ImageFormat:
         if self.channel_axis is not None:
             return np.moveaxis(images, 1, self.channel_axis)
         return np.moveaxis(images, 1, -1) if self.holds_labels else images[:, 0]
+
+    def from_user(self, images: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return images as `to_user` returns them with channels first, (N, C, *space)."""
+        if self.channel_axis is not None:
+            return np.moveaxis(images, self.channel_axis, 1)
+        return np.moveaxis(images, -1, 1) if self.holds_labels else images[:, None]
 
 
 class ArrayImages:
@@ -273,8 +280,8 @@ class _Stack:
     def _check_alike(self, n: int, other: NDArray[Any]) -> None:
         if other.shape != self.shape:
             raise ImageError(
-                f"all images must have one shape: image 0 is {_times(self.shape)} and image {n} is "
-                f"{_times(other.shape)}; crop, pad or resample them"
+                f"all images must have one shape: image 0 is {times(self.shape)} and image {n} is "
+                f"{times(other.shape)}; crop, pad or resample them"
             )
         if other.dtype != self.dtype:
             raise ImageError(
@@ -312,7 +319,3 @@ def _check_contrast(raw: NDArray[Any], first: int) -> None:
             f"image {first + n} is constant ({raw[n].flat[0]}): there is nothing to learn from it; "
             "leave it out"
         )
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) or "a single number"

@@ -12,6 +12,11 @@ Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
 
 
+def flat(images: Array) -> Array:
+    """Return images (N, C, *space) as (N, C, voxel)."""
+    return images.reshape(*images.shape[:2], -1)
+
+
 @dataclass(frozen=True)
 class Derivatives:
     """Values and derivatives of J = -ln p(f | a') with respect to a', for N images.

@@ -12,7 +12,7 @@ from anamorph.kernels.compile import Array as KernelArray
 from anamorph.kernels.compile import kernel, per_voxel
 from anamorph.kernels.device import array_namespace, kernels_for
 from anamorph.kernels.elementary import exp_of_nonpositive
-from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood
+from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood, flat
 
 LOADING = 1e-4  # times C^2, on the diagonal
 _START_LOADING = 1e-3
@@ -30,7 +30,7 @@ class Categorical(Likelihood):
         self, appearance: Array, images: Array, precision: Array
     ) -> Float64Array:
         values: Float64Array = array_namespace(images).empty(len(images))
-        kernels_for(images, __name__).evaluate(_flat(appearance), _flat(images), values)
+        kernels_for(images, __name__).evaluate(flat(appearance), flat(images), values)
         return values
 
     def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
@@ -39,7 +39,7 @@ class Categorical(Likelihood):
         values, gradient = xp.empty(n_images), xp.empty_like(appearance)
         hessian = xp.empty((n_images, self.n_hessian(n_channels), *space), appearance.dtype)
         kernels_for(images, __name__).differentiate(
-            _flat(appearance), _flat(images), values, _flat(gradient), _flat(hessian)
+            flat(appearance), flat(images), values, flat(gradient), flat(hessian)
         )
         return Derivatives(values, gradient, hessian)
 
@@ -64,10 +64,6 @@ class Categorical(Likelihood):
         """
         reduced: Array = appearance - appearance.mean(axis=1, keepdims=True)
         return reduced
-
-
-def _flat(images: Array) -> Array:
-    return images.reshape(*images.shape[:2], -1)
 
 
 @per_voxel

@@ -10,7 +10,7 @@ import numpy as np
 from anamorph.kernels.compile import Array as KernelArray
 from anamorph.kernels.compile import kernel
 from anamorph.kernels.device import array_namespace, beside, kernels_for
-from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood
+from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood, flat
 
 
 class Gaussian(Likelihood):
@@ -32,8 +32,8 @@ class Gaussian(Likelihood):
         gradient, hessian = np.empty_like(appearance), np.empty_like(appearance)
         squares, observed = array_namespace(images).empty((2, *images.shape[:2]))
         kernels_for(images, __name__).differentiate(
-            _flat(appearance), _flat(images), beside(images, precision, appearance.dtype),
-            _flat(gradient), _flat(hessian), squares, observed,
+            flat(appearance), flat(images), beside(images, precision, appearance.dtype),
+            flat(gradient), flat(hessian), squares, observed,
         )  # fmt: skip
         return Derivatives(_log_density(squares, observed, precision), gradient, hessian)
 
@@ -50,7 +50,7 @@ class Gaussian(Likelihood):
         """Return the sum of squared residuals and the number of observed voxels, each (N, C)."""
         squares, observed = array_namespace(images).empty((2, *images.shape[:2]))
         kernels_for(images, __name__).residual_sums(
-            _flat(appearance), _flat(images), squares, observed
+            flat(appearance), flat(images), squares, observed
         )
         return squares, observed
 
@@ -60,10 +60,6 @@ def _log_density(squares: Float64Array, observed: Float64Array, precision: Array
     density: Float64Array = observed * np.log(weight / (2 * np.pi)) - squares * weight
     values: Float64Array = density.sum(axis=1) / 2
     return values
-
-
-def _flat(images: Array) -> Array:
-    return images.reshape(*images.shape[:2], -1)
 
 
 @kernel

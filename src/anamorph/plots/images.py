@@ -9,13 +9,12 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.arguments import check_integer
 from anamorph.model import ShapeAppearanceModel
 from anamorph.plots.model_images import (
     MOST_IMAGES,
     Images,
     along_mode,
-    channels_first,
-    check_integer,
     checked_indices,
     checked_latents,
     expected_images,
@@ -52,7 +51,7 @@ def plot_fits(
         that are shown are read.
     latents : array of shape (N, K), optional
         Of all N images; found from those that are shown by default.
-    indices : int, optional
+    indices : iterable of int, optional
         Which images to show; the first eight by default.
     names : N strings, optional
         Of all N images; their numbers by default.
@@ -102,7 +101,7 @@ def plot_modes(
     Parameters
     ----------
     model : ShapeAppearanceModel
-    modes : int, optional
+    modes : iterable of int, optional
         Which latents; the first five by default.
     deviations : sequence of float
         How far each goes, in standard deviations of the prior N(0, A^-1).
@@ -234,7 +233,7 @@ def plot_imputed(
     """
     chosen = checked_indices(indices, len(images))
     some = take_images(images, chosen)
-    filled = channels_first(model, model.impute(some))
+    filled = model.image_format_.from_user(model.impute(some))
     rows = [("observed", observed_images(model, some)), ("filled in", filled)]
     keys = [Patch(color=MISSING, label="missing")]
     titles = image_titles(names, chosen, len(images))

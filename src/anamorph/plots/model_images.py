@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.arguments import check_integer
 from anamorph.io.collection import ImageCollection
 from anamorph.latents import mode_standard_deviations
 from anamorph.model import ShapeAppearanceModel
@@ -26,15 +27,7 @@ def observed_images(model: ShapeAppearanceModel, images: Any) -> Array:
 
 def expected_images(model: ShapeAppearanceModel, latents: Array, part: str = "both") -> Array:
     """Return the images that latents stand for, (N, C, *space)."""
-    return channels_first(model, model.inverse_transform(latents, part))
-
-
-def channels_first(model: ShapeAppearanceModel, images: Array) -> Array:
-    """Undo what `ImageFormat.to_user` does."""
-    layout = model.image_format_
-    if layout.channel_axis is not None:
-        return np.moveaxis(images, layout.channel_axis, 1)
-    return np.moveaxis(images, -1, 1) if layout.holds_labels else images[:, None]
+    return model.image_format_.from_user(model.inverse_transform(latents, part))
 
 
 def along_mode(
@@ -60,14 +53,6 @@ def take_images(images: Images, chosen: list[int]) -> Any:
     if isinstance(images, ImageCollection):
         return images.subset(chosen)
     return images[chosen] if isinstance(images, np.ndarray) else [images[n] for n in chosen]
-
-
-def check_integer(name: str, value: object, lowest: int, highest: int | None = None) -> None:
-    """Raise a ValueError unless a value is an integer in a range."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or not lowest <= value <= (np.inf if highest is None else highest):  # type: ignore[operator]
-        accepted = f">= {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise ValueError(f"{name} must be an integer {accepted}, got {value!r}")
 
 
 def checked_indices(indices: Iterable[int] | None, n_images: int) -> list[int]:

@@ -102,7 +102,17 @@ class View:
 
 @dataclass(frozen=True)
 class Frame:
-    """The views of an image, one or three, and the size of the picture that they make."""
+    """The views of an image, and the picture that they make.
+
+    Attributes
+    ----------
+    views : tuple of View
+        One of a 2D image, three of a volume.
+    size : pair of float
+        Width and height of the picture, in units of the voxel size.
+    shows_first_row_on_top : bool
+        Whether positions go down, as rows of a 2D image without affine do.
+    """
 
     views: tuple[View, ...]
     size: tuple[float, float]

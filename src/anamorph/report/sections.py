@@ -251,7 +251,7 @@ def fit_section(model: ShapeAppearanceModel) -> Section:
 
 
 def _objective_caption(objective: Sequence[float]) -> str:
-    text = "Objective (approximate log evidence) after each iteration; it should never fall."
+    text = "Objective (approximate log evidence) after each iteration; it should rise."
     if len(objective) < 2:
         return text
     last, total = objective[-1] - objective[-2], max(objective) - min(objective)

@@ -64,24 +64,7 @@ def _rows_of_model(model: ShapeAppearanceModel) -> list[Row]:
             f"{number} ({model.latents})",
             f"Numbers that describe an image: {LATENTS[model.latents]}.",
         ),
-        (
-            "Shape penalty",
-            _weights(_SHAPE_WEIGHTS, settings.shape_penalty)
-            + _default(model, "shape_penalty", " for this likelihood"),
-            "Keeps warps small and smooth: larger weights, stiffer warps.",
-        ),
-        (
-            "Appearance penalty",
-            _weights(_FIELD_WEIGHTS, settings.appearance_penalty)
-            + _default(model, "appearance_penalty", " for this likelihood"),
-            "Keeps modes of appearance small and smooth.",
-        ),
-        (
-            "Mean penalty",
-            _weights(_FIELD_WEIGHTS, settings.mean_penalty)
-            + _default(model, "mean_penalty", " for this likelihood"),
-            "Keeps the mean image smooth; counted once per image.",
-        ),
+        *_rows_of_penalties(model),
         (
             "Balance",
             f"λ₁ = {settings.balance[0]:g}, λ₂ = {settings.balance[1]:g}"
@@ -100,6 +83,22 @@ def _rows_of_model(model: ShapeAppearanceModel) -> list[Row]:
             "Weight of the data; below 1 where neighbouring voxels are not independent.",
         ),
     ]
+
+
+def _rows_of_penalties(model: ShapeAppearanceModel) -> list[Row]:
+    meanings = {
+        "shape": "Keeps warps small and smooth: larger weights, stiffer warps.",
+        "appearance": "Keeps modes of appearance small and smooth.",
+        "mean": "Keeps the mean image smooth; counted once per image.",
+    }
+    rows = []
+    for name, meaning in meanings.items():
+        argument = f"{name}_penalty"
+        names = _SHAPE_WEIGHTS if name == "shape" else _FIELD_WEIGHTS
+        value = _weights(names, getattr(model.settings_, argument))
+        value += _default(model, argument, " for this likelihood")
+        rows.append((f"{name.capitalize()} penalty", value, meaning))
+    return rows
 
 
 def _rows_of_fit(model: ShapeAppearanceModel) -> list[Row]:
