@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.column_sums import SumInMemory, SumOnDisk, is_large
-from anamorph.device import ImagesOnDevice
+from anamorph.device import ImagesOnDevice, chosen_device, plan_memory
 from anamorph.encoding import improve, propose
 from anamorph.generator import Generator
 from anamorph.io.readable import ReadableImages
@@ -92,6 +92,39 @@ class Cohort:
         )
         self._proposal: _LatentProposal | None = None
         self._generator: Generator | None = None
+
+    @classmethod
+    def placed(
+        cls,
+        device: str,
+        images: ReadableImages,
+        settings: Settings,
+        identities: Sequence[int | str],
+        memory_budget: int | None = None,
+        start: Float64Array | None = None,
+    ) -> Cohort:
+        """Return a cohort in memory or on the GPU.
+
+        Parameters
+        ----------
+        device : {"cpu", "cuda", "auto"}
+            See `chosen_device`.
+        images, settings, identities, memory_budget, start
+            Of the cohort.
+        """
+        n_voxels = len(images) * math.prod(settings.space)
+        if chosen_device(device, n_voxels) == "cpu":
+            return cls(images, settings, identities, memory_budget, start)
+        plan = plan_memory(settings, len(images), memory_budget)
+        on_device = ImagesOnDevice(images, plan.are_images_resident)
+        return cls(
+            on_device,
+            settings,
+            identities,
+            plan.working_bytes,
+            start,
+            has_room_for_sums=plan.are_sums_resident,
+        )
 
     # ---- parameters and latents
 

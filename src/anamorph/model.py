@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arguments import check_choice, checked_seed, checked_settings, checked_start
 from anamorph.cohort import Cohort
-from anamorph.device import DEVICES, ImagesOnDevice, chosen_device, plan_memory
+from anamorph.device import DEVICES
 from anamorph.encoding import Encoded
 from anamorph.generator import Generator
 from anamorph.io.arrays import ImageFormat
@@ -252,20 +251,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> LocalSites:
         """Return the images with room to work on them, in memory or on the GPU."""
         images.check(for_fit=True)
-        n_voxels = len(images) * math.prod(settings.space)
-        if chosen_device(self.device, n_voxels) == "cpu":
-            cohort = Cohort(images, settings, images.identities, self.memory_budget, start)
-            return LocalSites([cohort])
-        plan = plan_memory(settings, len(images), self.memory_budget)
-        on_device = ImagesOnDevice(images, plan.are_images_resident)
-        cohort = Cohort(
-            on_device,
-            settings,
-            images.identities,
-            plan.working_bytes,
-            start,
-            has_room_for_sums=plan.are_sums_resident,
-        )
+        budget = self.memory_budget
+        cohort = Cohort.placed(self.device, images, settings, images.identities, budget, start)
         return LocalSites([cohort])
 
     def _is_finished(self, objective: Sequence[float]) -> bool:

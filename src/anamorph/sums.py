@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.kernels.device import to_host
+
 FIELDS: dict[str, tuple[str, ...]] = {
     # How many images observe each voxel, what they observe in sum, its squares per channel.
     "moments": ("count", "total", "squares"),
@@ -69,6 +71,10 @@ class Sums:
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         return self.fields[name]
+
+    def in_memory(self) -> Sums:
+        """Return the same with sums as NumPy arrays, wherever they were added up."""
+        return Sums(self.n_images, {name: to_host(field) for name, field in self.fields.items()})
 
     def scalar(self, name: str) -> float:
         """Return a sum that is one number."""

@@ -16,7 +16,7 @@ from tests.cluster.conftest import OPTIONS
 class PartitionSites:
     """Partitions in this process, asked as a cluster asks them; workers may lose all they keep."""
 
-    def __init__(self, images, settings, folder, n_partitions, loses):
+    def __init__(self, images, settings, folder, n_partitions, loses, device="cpu"):
         bounds = np.linspace(0, len(images), n_partitions + 1).astype(int)
         self.folder = LatentFolder(str(folder))
         self.parts = [
@@ -28,6 +28,7 @@ class PartitionSites:
                 self.folder,
                 memory_budget=None,
                 n_threads=1,
+                device=device,
                 has_start=False,
             )
             for number in range(n_partitions)
@@ -66,13 +67,14 @@ class PartitionSites:
         forget(self.folder)
 
 
-def fitted(files, folder, loses, n_iter=4, **options):
+def fitted(files, folder, loses, n_iter=4, n_partitions=3, **options):
     """Return a model, and the sites that it was fitted with."""
     folder.mkdir()
     opened = []
 
     def open_sites(images, settings, start):
-        opened.append(PartitionSites(images, settings, folder, 3, loses))
+        device = options.get("device", "cpu")
+        opened.append(PartitionSites(images, settings, folder, n_partitions, loses, device))
         return opened[0]
 
     model = ShapeAppearanceModel(**OPTIONS | {"n_iter": n_iter} | options)

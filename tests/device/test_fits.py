@@ -103,7 +103,7 @@ def test_less_memory_means_that_images_are_streamed(gpu):
 def test_sums_that_do_not_fit_are_solved_with_some_at_a_time(gpu, monkeypatch):
     everything = fitted("bernoulli", "cuda")
     plan = MemoryPlan(are_images_resident=True, are_sums_resident=False, working_bytes=2**20)
-    monkeypatch.setattr("anamorph.model.plan_memory", lambda *_: plan)
+    monkeypatch.setattr("anamorph.cohort.plan_memory", lambda *_: plan)
     monkeypatch.setattr("anamorph.regularisation._BLOCK_BYTES", 1)
     assert fitted("bernoulli", "cuda").objective_ == pytest.approx(everything.objective_, rel=1e-6)
 

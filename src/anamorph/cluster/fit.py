@@ -34,8 +34,8 @@ def fit_on_cluster(
     Parameters
     ----------
     model : ShapeAppearanceModel
-        Its `n_threads` and `memory_budget` are those of each task; by default one thread, since a
-        worker does as many tasks at once as it has threads.
+        Its `n_threads`, `memory_budget` and `device` are those of each task; by default one
+        thread, since a worker does as many tasks at once as it has threads.
     images : list of paths, or FileImages
         Which workers see under the same paths.
     client : distributed.Client
@@ -71,6 +71,7 @@ def fit_on_cluster(
                     n_partitions=n_partitions,
                     memory_budget=model.memory_budget,
                     n_threads=model.n_threads,
+                    device=model.device,
                 )
             )
 

@@ -19,8 +19,11 @@ from anamorph.cluster.broadcast import received
 from anamorph.cluster.errors import ClusterError
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.cohort import Cohort
+from anamorph.device import find_gpu
 from anamorph.io.errors import ImageError
 from anamorph.io.files import FileImages
+from anamorph.kernels.device import beside, to_host
+from anamorph.kernels.errors import DeviceError
 from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.parameters import Parameters
 from anamorph.settings import Settings
@@ -42,6 +45,8 @@ class Partition:
     memory_budget : int or None
     n_threads : int
         Of each task.
+    device : {"cpu", "cuda", "auto"}
+        Of the worker, to do the task on.
     has_start : bool
         Whether the latents before the first step are those to start from.
     version : str
@@ -55,6 +60,7 @@ class Partition:
     folder: LatentFolder
     memory_budget: int | None
     n_threads: int
+    device: str
     has_start: bool
     version: str = anamorph.__version__
 
@@ -101,9 +107,15 @@ def inspect(partition: Partition) -> list[bytes]:
     ImageError
         If the worker cannot read one, or no model can be fitted to it.
     ClusterError
-        If the worker has another version, or does not see the shared folder.
+        If the worker has another version, does not see the shared folder, or lacks the GPU that
+        was asked for.
     """
     _check_worker(partition)
+    if partition.device == "cuda":
+        try:
+            find_gpu()
+        except DeviceError as error:
+            raise ClusterError(f"on worker {_name()}: {error}") from None
     try:
         images = FileImages(**partition.files)
         images.check(for_fit=True)
@@ -143,11 +155,11 @@ def answer(
         kept.before_turn = cohort.latents
     elif asked.arguments.get("transform") is not None:
         kept.before_turn = cohort.latents_before_turn
-    left = PartitionLatents(cohort.latents, kept.before_turn)
+    left = PartitionLatents(to_host(cohort.latents), to_host(kept.before_turn))
     partition.folder.write(partition.number, asked.step, left)
     kept.step = asked.step
     _keep(partition, kept)
-    return sums
+    return sums.in_memory()
 
 
 def forget(folder: LatentFolder) -> None:
@@ -179,7 +191,7 @@ def _take(
     else:
         is_new = False
     if parameters is not None:
-        kept.cohort.publish(parameters)
+        kept.cohort.publish(parameters.beside(kept.cohort.namespace))
     if is_new and asked.question == "update_latents":
         kept.cohort.propose_latents()  # which the lost cohort had done in the step before
     return kept
@@ -193,7 +205,8 @@ def _rebuilt(
     Warps are shot from what they were first shot from. From bases and latents that were turned
     since they would be the same but for rounding, which iterations amplify.
     """
-    cohort = Cohort(
+    cohort = Cohort.placed(
+        partition.device,
         images,
         partition.settings,
         partition.identities,
@@ -202,9 +215,9 @@ def _rebuilt(
     )
     cohort.restore(latents.before_turn)
     if before is not None:
-        cohort.publish(before)
+        cohort.publish(before.beside(cohort.namespace))
         cohort.keep_displacements()
-    cohort.latents = latents.latents
+    cohort.latents = beside(cohort.latents, latents.latents)
     return cohort
 
 

@@ -53,6 +53,8 @@ class ClusterSites:
         Bytes for the batches of each task.
     n_threads : int, optional
         Of each task; by default 1, since a worker does as many tasks at once as it has threads.
+    device : {"cpu", "cuda", "auto"}
+        Of the worker, to do a task on.
     patience : float
         Seconds to wait for a worker when there is none.
     """
@@ -68,6 +70,7 @@ class ClusterSites:
         n_partitions: int | None = None,
         memory_budget: int | None = None,
         n_threads: int | None = None,
+        device: str = "cpu",
         patience: float = 60.0,
     ) -> None:
         if not isinstance(images, FileImages):
@@ -92,6 +95,7 @@ class ClusterSites:
                 self._folder,
                 memory_budget,
                 n_threads or 1,
+                device,
                 has_start=start is not None,
             )
             for number, (first, last) in enumerate(self._bounds)
