@@ -112,11 +112,9 @@ def pull_segment(
     is_smooth, front, upper, left, z, y, x = _find(displacement, shape, n, first, point)
     if not is_smooth:
         return False
-    is_inside = left + _REACH <= shape[2]
-    width, n_voxels = shape[2] if is_inside else SEAM, shape[2] * shape[1] * shape[0]
+    n_voxels = shape[2] * shape[1] * shape[0]
+    source, start, width = _rows(images, n * n_channels * n_voxels, seams, shape[2], left)
     plane_size, size = width * shape[1], width * shape[1] * shape[0]
-    source = images if is_inside else seams
-    start = n * n_channels * n_voxels + left if is_inside else left - shape[2] + _MARGIN
     n_planes, n_rows = _n_offsets(z), _n_offsets(y)
     x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
     is_finite = True
@@ -165,11 +163,8 @@ def push_segment(
         is_smooth &= _are_finite(load(images, (n * n_channels + c) * n_voxels + first))
     if not is_smooth:
         return False
-    is_inside = left + _REACH <= shape[2]
-    width = shape[2] if is_inside else SEAM
+    target, start, width = _rows(out, n * n_channels * n_voxels, seams, shape[2], left)
     plane_size, size = width * shape[1], width * shape[1] * shape[0]
-    target = out if is_inside else seams
-    start = n * n_channels * n_voxels + left if is_inside else left - shape[2] + _MARGIN
     n_planes, n_rows = _n_offsets(z), _n_offsets(y)
     x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
     for c in range(n_channels):
@@ -191,6 +186,21 @@ def push_segment(
                 row = row + width if row < plane_size - width else 0
             plane = plane + plane_size if plane < size - plane_size else 0
     return True
+
+
+@per_segment
+def _rows(
+    images: Address, start: int, seams: Address, width: int, left: int
+) -> tuple[Address, int, int]:
+    """Return where to find what a segment reaches from column `left` on: in the image, or the seam.
+
+    images, start : where the image begins; width : of its rows.
+    Returned are an address, the place behind it of that column in the first row, and how far it is
+    to the next row.
+    """
+    if left + _REACH <= width:
+        return images, start + left, width
+    return seams, left - width + _MARGIN, SEAM
 
 
 @per_segment
