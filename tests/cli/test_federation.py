@@ -48,7 +48,8 @@ def test_simulate_gives_the_model_of_one_machine(anamorph, folder, policy, tmp_p
     assert {line["n_images"] for line in answered} == {4}
     assert all(line["masked"] for line in answered)
     shown = anamorph("site", "audit", tmp_path / "shared.sites" / "site1", succeeds=True).stdout
-    assert "update_latents" in shown
+    assert all(line["question"] in shown for line in answered)
+    assert "…" not in shown
     assert "0 refused" in shown
 
 

@@ -35,7 +35,9 @@ def audit(
         lines = list(AuditLog(path).read())
         table = Table(box=None, header_style="bold")
         for name in ("time", "event", "question", "images", "what left", "kB", "masked"):
-            table.add_column(name, justify="right" if name in ("images", "kB") else "left")
+            table.add_column(
+                name, justify="right" if name in ("images", "kB") else "left", overflow="fold"
+            )
         for line in lines:
             table.add_row(*_cells(line))
         messages.answer(table)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _logger = logging.getLogger("anamorph")
+_LONGEST_LINE = 1000  # of a table that no terminal shows
 
 
 def counted(number: int, thing: str) -> str:
@@ -53,11 +54,15 @@ class Messages:
             self.console.print(thing)
 
     def answer(self, thing: RenderableType) -> None:
-        """Show what was asked for, which is no message: also when quiet, but not beside JSON."""
+        """Show what was asked for, which is no message: also when quiet, but not beside JSON.
+
+        Other programs get lines as long as they are.
+        """
         from rich.console import Console
 
         if not self.as_json:
-            Console().print(thing)
+            console = Console()
+            console.print(thing, width=None if console.is_terminal else _LONGEST_LINE, crop=False)
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
