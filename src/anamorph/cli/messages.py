@@ -62,7 +62,9 @@ class Messages:
 
         if not self.as_json:
             console = Console()
-            console.print(thing, width=None if console.is_terminal else _LONGEST_LINE, crop=False)
+            if not console.is_terminal:
+                console.width = _LONGEST_LINE
+            console.print(thing)
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
