@@ -25,7 +25,7 @@ from anamorph.objective import (
     slack,
 )
 from anamorph.parameters import Parameters
-from anamorph.regularisation import BasisName, Regularisation
+from anamorph.regularisation import BasisName, Regularisation, stepped
 from anamorph.settings import Settings
 from anamorph.sites import Sites
 from anamorph.sums import Sums
@@ -216,9 +216,10 @@ class Fit:
                 name, old.basis(name), derivatives, weights
             )
         for _ in range(_MOST_HALVINGS if len(weights) else 0):
-            basis = old.basis(name) - np.float32(step) * direction
+            basis = stepped(old.basis(name), step, direction)
             if name == "appearance":
-                basis = self.settings.likelihood.remove_redundancy(basis).astype(np.float32)
+                basis = self.settings.likelihood.remove_redundancy(basis)
+                basis = basis.astype(np.float32, copy=False)
             parameters = self._with_basis(old, name, basis)
             after, answer = self._try(question, parameters, state.latents)
             if after >= before - slack(before):

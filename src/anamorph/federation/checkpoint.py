@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from anamorph.fitting import State
 from anamorph.io.checkpoint import check_fingerprint, state_from, state_tensors
 from anamorph.io.tensors import read_tensors, write_tensors
+from anamorph.mapped import let_go
 
 _KIND, _VERSION = "federation checkpoint", 1
 
@@ -51,6 +52,7 @@ def write_standing(path: str | os.PathLike[str], fit: str, standing: Standing) -
         "n_roster_changes": standing.n_roster_changes,
     }
     write_tensors(path, _KIND, _VERSION, arrays, facts)
+    let_go(*arrays.values())
 
 
 def read_standing(path: str | os.PathLike[str], fit: str) -> Standing:

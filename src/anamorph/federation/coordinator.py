@@ -31,6 +31,7 @@ from anamorph.federation.totals import Total
 from anamorph.federation.transport import Transport
 from anamorph.federation.wire import BLOCK_BYTES, Message
 from anamorph.io.modelfile import PARAMETER_ARRAYS
+from anamorph.mapped import let_go
 from anamorph.parameters import Parameters
 from anamorph.settings import Settings
 from anamorph.sums import Sums
@@ -217,6 +218,7 @@ class FederatedSites:
                 continue
             for block in _blocks(changed[name]):
                 self._call({"do": "publish", "fit": self._fit, "array": name, **block})
+                let_go(changed[name])
         self._sent = arrays
         return {
             "version": self._version,
