@@ -62,9 +62,8 @@ def memory_over_kits(space: Sequence[int], n_modes: int, n_iter: int = 1) -> Non
         parameters = (place / "model.safetensors").stat().st_size
     print(f"{n_modes} modes of {tuple(space)}, {n_iter} iteration, 3 sites of {n_images} volumes")
     print(f"  {seconds:.0f} s, parameters of {parameters / 1e9:.2f} GB, ", end="")
-    print(
-        f"{len(sizes)} masked answers of {sum(sizes) / 1e9:.1f} GB in all, at most {max(sizes) / 1e9:.2f} GB"
-    )
+    print(f"{len(sizes)} masked answers of {sum(sizes) / 1e9:.1f} GB in all, ", end="")
+    print(f"at most {max(sizes) / 1e9:.2f} GB")
     for name, peak in peaks.items():
         print(f"  {name:30} {peak / 1e9:.2f} GB (3)")
 
