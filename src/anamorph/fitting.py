@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.device import beside, to_host
+from anamorph.kernels.device import array_namespace, beside, to_host
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.objective import (
     LatentSums,
@@ -122,11 +122,11 @@ class Fit:
         centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
         self.sites.ask("transform_latents", matrix=whiten, shift=-whiten @ centre)
         layout, space = self.settings.layout, self.settings.space
-        n_latents = layout.n_latents
+        n_latents, zeros = layout.n_latents, array_namespace(mean).zeros
         parameters = Parameters(
             mean=mean,
-            appearance_basis=np.zeros_like(mean, shape=(layout.n_appearance, *mean.shape)),
-            shape_basis=np.zeros_like(mean, shape=(layout.n_shape, len(space), *space)),
+            appearance_basis=zeros((layout.n_appearance, *mean.shape), mean.dtype),
+            shape_basis=zeros((layout.n_shape, len(space), *space), mean.dtype),
             basis_energy=np.zeros((n_latents, n_latents)),
             latent_precision=np.eye(n_latents),
             noise_precision=noise_precision,

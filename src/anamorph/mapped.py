@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.kernels.device import is_on_device
+
 Array = NDArray[np.floating]
 
-_BLOCK_BYTES = 2**28
+_BLOCK_BYTES = 2**26
 
 
 def empty_mapped(shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -41,12 +43,14 @@ def let_go(*arrays: object) -> None:
 
 
 def blocks_of(array: Array) -> Iterator[slice]:
-    """Yield which rows (along the first axis) of a mapped array to work on at a time.
+    """Yield which rows (along the first axis) of an array to work on, a few megabytes at a time.
 
-    Those of an array in memory are worked on all at once.
+    Those of an array on a GPU are worked on all at once.
     """
-    row = 4 * math.prod(array.shape[1:])
-    most = max(1, _BLOCK_BYTES // row) if is_mapped(array) else max(1, len(array))
+    if is_on_device(array):
+        yield slice(None)
+        return
+    most = max(1, _BLOCK_BYTES // max(1, 4 * math.prod(array.shape[1:])))
     for first in range(0, len(array), most):
         yield slice(first, first + most)
 

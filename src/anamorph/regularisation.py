@@ -27,7 +27,7 @@ BasisName = Literal["shape", "appearance"]
 
 TOLERANCE = 1e-3
 _BLOCK_BYTES = 2**30  # of Hessians that are sent to a GPU at a time
-_NUMBERS_AT_A_TIME = 2**17  # of each column of a mapped basis, in float64
+_NUMBERS_AT_A_TIME = 2**17  # of each column of a basis that are in float64
 
 
 class Regularisation:
@@ -112,7 +112,7 @@ class Regularisation:
         """Return W' L W, symmetric, in float64."""
         products = np.zeros((len(basis), len(basis)))
         rows = basis.reshape(len(basis), -1)
-        step = _NUMBERS_AT_A_TIME if is_mapped(basis) else max(1, rows.shape[1])
+        step = rows.shape[1] if is_on_device(basis) else _NUMBERS_AT_A_TIME
         for some in blocks_of(basis):
             momenta = self._momenta(name, basis[some])
             momenta = momenta.reshape(len(momenta), -1)
@@ -131,7 +131,7 @@ class Regularisation:
 def _columns_at_a_time(basis: Array, hessian: Array) -> list[slice]:
     """Return all columns of a basis, or some at a time: sums may not fit on a GPU, or in memory."""
     if is_on_device(basis) == is_on_device(hessian):
-        return list(blocks_of(hessian))
+        return list(blocks_of(hessian)) if is_mapped(hessian) else [slice(None)]
     most = max(1, _BLOCK_BYTES // (4 * math.prod(hessian.shape[1:])))
     return [slice(first, first + most) for first in range(0, len(basis), most)]
 

@@ -197,7 +197,8 @@ class FederatedSites:
                 names = ("fit", "step", "attempt")
                 fetch = {name: message[name] for name in names}
                 replies = self._call({"do": "block", "index": index, **fetch})
-            total.add_block(index, {name: reply["block"] for name, reply in replies.items()})
+            # Taken out, so that they are not in memory when the next ones arrive.
+            total.add_block(index, {name: reply.pop("block") for name, reply in replies.items()})
         return total
 
     # ---- parameters and keys
