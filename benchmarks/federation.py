@@ -3,9 +3,10 @@
 python -m benchmarks.federation digits    three sites of 100 digits against one fit to all 300
 python -m benchmarks.federation masks     how fast sums are masked
 python -m benchmarks.federation blocks    1.2 GB of parameters out, 2.3 GB of sums back, memory
+python -m benchmarks.federation kits      the same in a fit over NVFLARE with certificates: an hour
 
-Messages go through pipes as the bytes that an engine would carry; networks and their encryption
-come on top.
+Messages of all but the last go through pipes as the bytes that an engine would carry; networks and
+their encryption come on top.
 """
 
 from __future__ import annotations
@@ -270,11 +271,26 @@ def _parameters(shapes: Mapping[str, tuple[int, ...]]) -> Parameters:
     return Parameters(**arrays)
 
 
+# ---- kits
+
+
+def memory_over_kits() -> None:
+    """Fit 70 modes at 2 mm with kits, in all processes that hospitals would have."""
+    from benchmarks import kits
+
+    kits.memory_over_kits(SPACE, MODES)
+
+
 IMAGES: dict[str, Callable[[int], tuple[Any, Sequence[int]]]] = {
     "digits": digits_of,
     "blocks": volumes_of,
 }
-TASKS = {"digits": time_of_digits, "masks": speed_of_masks, "blocks": memory_of_blocks}
+TASKS = {
+    "digits": time_of_digits,
+    "masks": speed_of_masks,
+    "blocks": memory_of_blocks,
+    "kits": memory_over_kits,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or TASKS:

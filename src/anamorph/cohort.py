@@ -132,6 +132,10 @@ class Cohort:
         """Take note of the parameters that the next questions are about."""
         self._generator = Generator(self.settings, parameters)
 
+    def withdraw(self) -> None:
+        """Let go of the published parameters, before others take their place in memory."""
+        self._generator = None
+
     def start_latents(self, seed: int) -> Sums:
         """Start from the given latents, or from some drawn by seed and identity."""
         if self._start is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.device import beside, to_host
+from anamorph.kernels.device import array_namespace, beside, to_host
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.objective import (
     LatentSums,
@@ -25,7 +25,7 @@ from anamorph.objective import (
     slack,
 )
 from anamorph.parameters import Parameters
-from anamorph.regularisation import BasisName, Regularisation
+from anamorph.regularisation import BasisName, Regularisation, stepped
 from anamorph.settings import Settings
 from anamorph.sites import Sites
 from anamorph.sums import Sums
@@ -122,11 +122,11 @@ class Fit:
         centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
         self.sites.ask("transform_latents", matrix=whiten, shift=-whiten @ centre)
         layout, space = self.settings.layout, self.settings.space
-        n_latents = layout.n_latents
+        n_latents, zeros = layout.n_latents, array_namespace(mean).zeros
         parameters = Parameters(
             mean=mean,
-            appearance_basis=np.zeros_like(mean, shape=(layout.n_appearance, *mean.shape)),
-            shape_basis=np.zeros_like(mean, shape=(layout.n_shape, len(space), *space)),
+            appearance_basis=zeros((layout.n_appearance, *mean.shape), mean.dtype),
+            shape_basis=zeros((layout.n_shape, len(space), *space), mean.dtype),
             basis_energy=np.zeros((n_latents, n_latents)),
             latent_precision=np.eye(n_latents),
             noise_precision=noise_precision,
@@ -216,9 +216,10 @@ class Fit:
                 name, old.basis(name), derivatives, weights
             )
         for _ in range(_MOST_HALVINGS if len(weights) else 0):
-            basis = old.basis(name) - np.float32(step) * direction
+            basis = stepped(old.basis(name), step, direction)
             if name == "appearance":
-                basis = self.settings.likelihood.remove_redundancy(basis).astype(np.float32)
+                basis = self.settings.likelihood.remove_redundancy(basis)
+                basis = basis.astype(np.float32, copy=False)
             parameters = self._with_basis(old, name, basis)
             after, answer = self._try(question, parameters, state.latents)
             if after >= before - slack(before):

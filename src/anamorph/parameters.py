@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from anamorph.kernels.device import beside
 from anamorph.latents import prior_precision
+from anamorph.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.settings import Settings
 
 Float32Array = NDArray[np.float32]
@@ -73,5 +74,11 @@ class Parameters:
 
 def _combine(basis: Float32Array, matrix: NDArray[np.floating], columns: slice) -> Float32Array:
     block = beside(basis, matrix[columns, columns].T, np.float32)
-    combined: Float32Array = np.tensordot(block, basis, axes=1)
+    if not is_mapped(basis):
+        combined: Float32Array = np.tensordot(block, basis, axes=1)
+        return combined
+    combined = empty_mapped(basis.shape)
+    for some in blocks_of(basis):
+        combined[some] = np.tensordot(block[some], basis, axes=1)
+        let_go(basis, combined)
     return combined

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from anamorph.geometry import momentum
 from anamorph.geometry.operators import field_momentum
 from anamorph.kernels.device import beside, is_on_device, to_host
+from anamorph.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.parameters import Parameters
 from anamorph.settings import Settings
 from anamorph.solvers import solve_field, solve_velocity
@@ -26,6 +27,7 @@ BasisName = Literal["shape", "appearance"]
 
 TOLERANCE = 1e-3
 _BLOCK_BYTES = 2**30  # of Hessians that are sent to a GPU at a time
+_NUMBERS_AT_A_TIME = 2**17  # of each column of a basis that are in float64
 
 
 class Regularisation:
@@ -47,7 +49,7 @@ class Regularisation:
         for name in names:
             basis, columns = parameters.basis(name), layout.columns(name)
             if len(basis):
-                energy[columns, columns] += _inner_products(basis, self._momenta(name, basis))
+                energy[columns, columns] += self._inner_products(name, basis)
         return energy
 
     def mean_energy(self, mean: Array) -> float:
@@ -70,19 +72,21 @@ class Regularisation:
             Those of the penalty: lambda_1 N I + lambda_2 ZZ'.
         """
         factors = beside(basis, weights, np.float32)
-        mixed = np.tensordot(factors, self._momenta(name, basis), axes=1)
         solve = solve_velocity if name == "shape" else solve_field
-        direction = np.empty_like(basis)
-        for some in _columns_at_a_time(basis, derivatives["hessian"]):
-            gradient = beside(basis, derivatives["gradient"][some])
+        gradients, hessians = derivatives["gradient"], derivatives["hessian"]
+        # Sums that are in files are too large for memory, and so is what comes of them.
+        direction = empty_mapped(basis.shape) if is_mapped(hessians) else np.empty_like(basis)
+        for some in _columns_at_a_time(basis, hessians):
+            mixed = self._momenta(name, np.tensordot(factors[some], basis, axes=1))
             direction[some] = solve(
-                beside(basis, derivatives["hessian"][some], np.float32),
-                (gradient + mixed[some]).astype(np.float32),
+                beside(basis, hessians[some], np.float32),
+                (beside(basis, gradients[some]) + mixed).astype(np.float32),
                 self._penalty(name),
                 self.settings.voxel_size,
                 weight=np.diag(weights)[some],
                 tolerance=TOLERANCE,
             ).x
+            let_go(basis, gradients, hessians, direction)
         return direction
 
     def mean_direction(
@@ -123,6 +127,20 @@ class Regularisation:
         operator = momentum if name == "shape" else field_momentum
         return operator(basis, self._penalty(name), self.settings.voxel_size)
 
+    def _inner_products(self, name: BasisName, basis: Array) -> Float64Array:
+        """Return W' L W, symmetric, in float64."""
+        products = np.zeros((len(basis), len(basis)))
+        rows = basis.reshape(len(basis), -1)
+        step = rows.shape[1] if is_on_device(basis) else _NUMBERS_AT_A_TIME
+        for some in blocks_of(basis):
+            momenta = self._momenta(name, basis[some])
+            momenta = momenta.reshape(len(momenta), -1)
+            for first in range(0, rows.shape[1], step):
+                part = slice(first, first + step)
+                products[:, some] += to_host(rows[:, part].astype(np.float64) @ momenta[:, part].T)
+            let_go(basis)
+        return (products + products.T) / 2
+
     def _penalty(self, name: BasisName) -> tuple[float, ...]:
         if name == "shape":
             return self.settings.shape_penalty
@@ -130,15 +148,19 @@ class Regularisation:
 
 
 def _columns_at_a_time(basis: Array, hessian: Array) -> list[slice]:
-    """Return all columns of a basis, or some at a time where sums did not fit on the GPU."""
+    """Return all columns of a basis, or some at a time: sums may not fit on a GPU, or in memory."""
     if is_on_device(basis) == is_on_device(hessian):
-        return [slice(None)]
+        return list(blocks_of(hessian)) if is_mapped(hessian) else [slice(None)]
     most = max(1, _BLOCK_BYTES // (4 * math.prod(hessian.shape[1:])))
     return [slice(first, first + most) for first in range(0, len(basis), most)]
 
 
-def _inner_products(basis: Array, momenta: Array) -> Float64Array:
-    """Return W' L W, symmetric, in float64."""
-    rows = basis.reshape(len(basis), -1).astype(np.float64)
-    products = to_host(rows @ momenta.reshape(len(basis), -1).T)
-    return np.asarray((products + products.T) / 2)
+def stepped(basis: Array, step: float, direction: Array) -> Array:
+    """Return w - step * direction for all columns w: in a file, if the direction is."""
+    if not is_mapped(direction):
+        return basis - np.float32(step) * direction
+    moved = empty_mapped(basis.shape)
+    for some in blocks_of(direction):
+        moved[some] = basis[some] - np.float32(step) * direction[some]
+        let_go(basis, direction, moved)
+    return moved

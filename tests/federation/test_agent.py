@@ -215,7 +215,7 @@ def test_without_an_audit_log_nothing_is_answered(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("anamorph.federation.audit.os.write", fail)
+    monkeypatch.setattr("anamorph.federation.lines.os.write", fail)
     reply = coordinator.ask("moments")
     assert reply.keys() == {"error", "text"}
     assert "audit log" in reply["text"]

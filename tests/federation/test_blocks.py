@@ -8,6 +8,7 @@ from anamorph.federation.answers import Answer, Row
 from anamorph.federation.errors import MessageError
 from anamorph.federation.fit import Terms
 from anamorph.federation.wire import pack, unpack
+from anamorph.mapped import empty_mapped, is_mapped, let_go
 from anamorph.sums import Sums
 from tests.federation.conftest import LENIENT, OPEN, Wire, fit, objective_error, sites
 
@@ -25,6 +26,33 @@ def test_a_fit_in_many_blocks_and_on_disk(tmp_path, pooled, monkeypatch, is_secu
     assert {"publish", "block"} <= {message["do"] for message in sent}
     assert max(a["block"].size for _, _, a in wire.messages() if "block" in a) == 101
     assert list(tmp_path.glob("*/fits/*/hessian.float32"))
+
+
+def test_a_large_fit_goes_on_from_its_checkpoint(tmp_path, pooled, monkeypatch):
+    monkeypatch.setattr("anamorph.column_sums.MOST_BYTES_IN_MEMORY", 500)
+    monkeypatch.setattr("anamorph.mapped._BLOCK_BYTES", 1000)  # a column at a time
+    transport, checkpoint = sites(tmp_path), tmp_path / "checkpoint"
+    parts = []
+    monkeypatch.setattr(
+        "anamorph.regularisation.let_go",
+        lambda *arrays: parts.append([is_mapped(array) for array in arrays]),
+    )
+    fit(transport, checkpoint=checkpoint, n_iter=1)
+    assert len(parts) > 2
+    assert parts[-1] == [True]  # the energy of a basis that is in a file
+    parts.clear()
+    result, _ = fit(transport, checkpoint=checkpoint)
+    assert parts[0] == [True] * 4  # the basis of the checkpoint, sums, and what came of them
+    assert objective_error(result, pooled) < 1e-5
+
+
+def test_what_is_let_go_of_is_there_again():
+    array = empty_mapped((3, 5))
+    array[...] = np.arange(15.0).reshape(3, 5)
+    let_go(array, np.zeros(3))
+    np.testing.assert_array_equal(array, np.arange(15.0).reshape(3, 5))
+    assert is_mapped(array[1:])
+    assert not is_mapped(array.copy())
 
 
 def test_blocks_cover_an_answer_once(monkeypatch):

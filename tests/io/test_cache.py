@@ -1,6 +1,8 @@
 """The cache of decoded images: used again, and never when it should not be."""
 
 import os
+import pickle
+import tempfile
 
 import numpy as np
 import pytest
@@ -97,13 +99,39 @@ def test_threads_may_share_a_collection(tmp_path):
     assert np.array_equal(np.concatenate(parts[12:24]), expected)
 
 
-def test_a_temporary_folder_goes_with_the_collection(tmp_path):
+def test_what_is_decoded_without_a_folder_has_no_name(tmp_path, monkeypatch, decodings):
+    paths, temporary = volumes(tmp_path), tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    images = FileImages(paths)
+    first = images.read(EVERYTHING)
+    assert os.listdir(temporary) == []
+    assert np.array_equal(images.read(EVERYTHING), first)
+    assert decodings == paths
+
+
+def test_a_copy_for_another_process_decodes_by_itself(tmp_path, decodings):
+    paths = volumes(tmp_path)
+    images = FileImages(paths)
+    expected = images.read(EVERYTHING)
+    again = pickle.loads(pickle.dumps(images._cache))
+    images._cache = again
+    assert np.array_equal(images.read(EVERYTHING), expected)
+    assert decodings == 2 * paths
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_does_not_write_where_its_parent_does(tmp_path):
     images = FileImages(volumes(tmp_path))
-    folder = images._cache.folder
-    images.read(EVERYTHING)
-    assert len(os.listdir(folder)) == 3
-    del images
-    assert not folder.exists()
+    images.read(slice(0, 1))
+    shared = images._cache._store._file.fileno()
+    size = os.fstat(shared).st_size
+    child = os.fork()
+    if child == 0:
+        images.read(EVERYTHING)
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert os.fstat(shared).st_size == size > 0
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path, monkeypatch):

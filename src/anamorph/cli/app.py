@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -78,5 +79,6 @@ def anamorph(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line. Being told to end (SIGTERM) is as good as Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()

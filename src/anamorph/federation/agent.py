@@ -193,7 +193,7 @@ class SiteAgent:
     # ---- questions
 
     def _publish(self, message: Message) -> Message:
-        self._joined(message).published.take_block(message)
+        self._joined(message).take_block(message)
         return {}
 
     def _keys(self, message: Message) -> Message:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from anamorph.column_sums import is_large
 from anamorph.fitting import State
 from anamorph.io.checkpoint import check_fingerprint, state_from, state_tensors
 from anamorph.io.tensors import read_tensors, write_tensors
+from anamorph.mapped import let_go
 
 _KIND, _VERSION = "federation checkpoint", 1
 
@@ -51,11 +53,12 @@ def write_standing(path: str | os.PathLike[str], fit: str, standing: Standing) -
         "n_roster_changes": standing.n_roster_changes,
     }
     write_tensors(path, _KIND, _VERSION, arrays, facts)
+    let_go(*arrays.values())
 
 
 def read_standing(path: str | os.PathLike[str], fit: str) -> Standing:
-    """Return what is in a checkpoint of this fit."""
-    arrays, facts = read_tensors(path, _KIND, _VERSION)
+    """Return what is in a checkpoint of this fit; large arrays stay there until they are used."""
+    arrays, facts = read_tensors(path, _KIND, _VERSION, is_large)
     check_fingerprint(path, facts, fit)
     return Standing(
         state_from(arrays, facts, facts["n_images"]),

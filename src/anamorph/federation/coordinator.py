@@ -31,6 +31,7 @@ from anamorph.federation.totals import Total
 from anamorph.federation.transport import Transport
 from anamorph.federation.wire import BLOCK_BYTES, Message
 from anamorph.io.modelfile import PARAMETER_ARRAYS
+from anamorph.mapped import let_go
 from anamorph.parameters import Parameters
 from anamorph.settings import Settings
 from anamorph.sums import Sums
@@ -196,7 +197,8 @@ class FederatedSites:
                 names = ("fit", "step", "attempt")
                 fetch = {name: message[name] for name in names}
                 replies = self._call({"do": "block", "index": index, **fetch})
-            total.add_block(index, {name: reply["block"] for name, reply in replies.items()})
+            # Taken out, so that they are not in memory when the next ones arrive.
+            total.add_block(index, {name: reply.pop("block") for name, reply in replies.items()})
         return total
 
     # ---- parameters and keys
@@ -217,6 +219,7 @@ class FederatedSites:
                 continue
             for block in _blocks(changed[name]):
                 self._call({"do": "publish", "fit": self._fit, "array": name, **block})
+                let_go(changed[name])
         self._sent = arrays
         return {
             "version": self._version,

@@ -9,13 +9,13 @@ again remembers.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anamorph.federation.errors import PolicyError, RosterError, StorageError
+from anamorph.federation.lines import append_line, whole_lines
 from anamorph.federation.policy import Policy
 
 # What analyses were answered for is kept together, under a name that no fit can have: a
@@ -48,9 +48,8 @@ class Ledger:
         self._path, self._policy = path, policy
         self._fits: dict[str, _FitRecord] = {}
         self._n_analyses = 0
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                self._apply(json.loads(line))
+        for line in whole_lines(path):
+            self._apply(json.loads(line))
 
     def begin(self, fit: str) -> None:
         """Note a fit down."""
@@ -138,10 +137,7 @@ class Ledger:
 
     def _write(self, line: dict[str, Any]) -> None:
         try:
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_line(self._path, json.dumps(line))
         except OSError as error:
             raise StorageError(
                 f"the ledger of this site cannot be written ({error.strerror}): nothing is answered"

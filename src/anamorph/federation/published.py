@@ -42,6 +42,7 @@ class Published:
         name, start, values = message["array"], message["start"], message["values"]
         shape = self._shape(name)
         if start == 0:
+            self._arrays.pop(name, None)
             self._arriving[name] = np.empty(math.prod(shape), _dtype(name))
             self._n_arrived[name] = 0
         if name not in self._arriving or start != self._n_arrived[name]:

@@ -90,9 +90,15 @@ class SiteFit:
         else:
             self.cohort.restore(latents)
             self._store.drop(before=target, after=target)
+        self.cohort.withdraw()
         self.published = Published(self.settings)
         self.step, self.answer = step, None
         self._lacks_latents = bool(target) and latents is None
+
+    def take_block(self, message: Message) -> None:
+        """Take a part of one array of parameters; the array it replaces leaves memory first."""
+        self.cohort.withdraw()
+        self.published.take_block(message)
 
     def take_parameters(self, published: Message | None) -> None:
         """Take the parameters that come with a question, if any do."""

@@ -27,6 +27,8 @@ class LatentStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        for unfinished in folder.glob(".latents-*"):  # what a process was writing when it died
+            unfinished.unlink(missing_ok=True)
 
     def save(self, step: int, latents: NDArray[np.float64]) -> None:
         """Keep the latents after a step."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from anamorph.federation.answers import N_IMAGES, Row
 from anamorph.federation.errors import AnswerError, SitesLostError
 from anamorph.federation.questions import Shape
 from anamorph.federation.secure_sum import from_fixed_point
+from anamorph.mapped import empty_mapped, let_go
 from anamorph.sums import Sums
 
 _MOST_IMAGES = 2**40
@@ -105,18 +105,14 @@ class _InMemory:
 
 
 class _OnDisk:
-    """A field in a file of float32 without a name, which goes when nobody looks at it any more."""
+    """A field in a file of float32, which goes when nobody looks at it any more."""
 
     def __init__(self, shape: Shape) -> None:
-        self._shape = shape
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        self._array: Any = empty_mapped(shape)
 
     def put(self, part: slice, values: NDArray[np.float64]) -> None:
-        self._file.seek(4 * part.start)
-        self._file.write(values.astype(np.float32).data)
+        self._array.reshape(-1)[part] = values
+        let_go(self._array)
 
     def array(self) -> NDArray[np.float64]:
-        self._file.flush()
-        mapped: Any = np.memmap(self._file, np.float32, "r", shape=self._shape)
-        self._file.close()  # the mapping stays
-        return np.asarray(mapped)
+        return np.asarray(self._array)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from anamorph.io.errors import ModelFileError
 from anamorph.io.replace import replacing
 
 _KEY = "anamorph"
+_TYPES = {"F32": np.float32, "F64": np.float64}  # that are mapped
 
 
 def write_tensors(
@@ -51,9 +54,23 @@ def write_tensors(
 
 
 def read_tensors(
-    path: str | os.PathLike[str], kind: str, newest_version: int
+    path: str | os.PathLike[str],
+    kind: str,
+    newest_version: int,
+    is_mapped: Callable[[int], bool] = lambda _: False,
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and facts of a file, or raise a ModelFileError that says what is wrong."""
+    """Return the arrays and facts of a file, or raise a ModelFileError that says what is wrong.
+
+    Parameters
+    ----------
+    path : path
+    kind : str
+    newest_version : int
+        Of the format of this kind that is known.
+    is_mapped : callable, optional
+        Told how many numbers an array has, it says whether the array stays in the file, and is
+        mapped; by default none does.
+    """
     path = Path(path)
     if not path.exists():
         raise ModelFileError(f"{path} does not exist")
@@ -62,7 +79,9 @@ def read_tensors(
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get(_KEY, "null"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays = _mapped_tensors(path, is_mapped)
+            names = file.keys() - arrays.keys()
+            arrays |= {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
         raise ModelFileError(
             f"{path} is not a {kind} file of anamorph, or it is truncated ({error})"
@@ -76,3 +95,22 @@ def read_tensors(
             f"up to {newest_version}: upgrade anamorph"
         )
     return arrays, header["facts"]
+
+
+def _mapped_tensors(path: Path, is_mapped: Callable[[int], bool]) -> dict[str, NDArray[Any]]:
+    """Return the arrays that stay in a file, where its header (after its length) says they are."""
+    with open(path, "rb") as file:
+        start = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(start))
+    header.pop("__metadata__", None)
+    return {
+        name: np.memmap(
+            path,
+            _TYPES[facts["dtype"]],
+            "r",
+            8 + start + facts["data_offsets"][0],
+            tuple(facts["shape"]),
+        )
+        for name, facts in header.items()
+        if facts["dtype"] in _TYPES and is_mapped(math.prod(facts["shape"]))
+    }

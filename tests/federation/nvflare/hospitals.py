@@ -28,6 +28,8 @@ class Hospitals:
 
     def __init__(self, folder: Path, policy: str = "") -> None:
         self.folder, self.pictures = folder, folder / "pictures"
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
         self.port = free_port()
         consortium = Consortium("trio", "localhost", self.port, tuple(SIZES))
         self.coordinator, *sites = provision(consortium, folder / "kits")
@@ -76,7 +78,11 @@ class Hospitals:
         )  # fmt: skip
 
     def run(self, *arguments: object, output: Path) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "TMPDIR": str(self.temporary),
+        }
         with output.open("ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "anamorph", *map(str, arguments)],

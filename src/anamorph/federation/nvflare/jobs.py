@@ -16,12 +16,15 @@ from anamorph.federation.nvflare.hardening import (
 
 JOB_NAME = "anamorph"
 _SYNCHRONISATION = 60  # seconds that sites may take to load their program
+# Seconds between looks whether the other end is ready, which a job begins with.
+_LOOK = 0.2
 
 
 def write_job(folder: Path, sites: Sequence[str]) -> None:
     """Write a job for some sites, all of which it needs."""
     server = {
         "format_version": 2,
+        "server": {"task_request_interval": _LOOK},
         "workflows": [
             {
                 "id": "controller",
@@ -33,6 +36,7 @@ def write_job(folder: Path, sites: Sequence[str]) -> None:
     }
     client = {
         "format_version": 2,
+        "runner_sync_timeout": _LOOK,
         "executors": [
             {"tasks": ["*"], "executor": {"path": EXECUTOR, "args": {"client_obj_id": "site"}}}
         ],

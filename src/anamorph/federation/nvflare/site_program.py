@@ -11,6 +11,7 @@ from nvflare.collab import collab
 
 from anamorph.federation.agent import SiteAgent
 from anamorph.federation.errors import PolicyError
+from anamorph.federation.nvflare.garbage import Garbage
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.site import open_agent
 from anamorph.federation.wire import pack, unpack
@@ -22,11 +23,13 @@ class SiteProgram:
     """Passes the coordinator's messages on to the agent of the site."""
 
     _agent: SiteAgent
+    _garbage: Garbage
 
     @collab.init
     def open(self) -> None:
         """Open images and policy, before the first message."""
         self._agent = open_agent(open_kit(Path(collab.workspace.get_root_dir()), as_site=True))
+        self._garbage = Garbage()
 
     @collab.publish
     def answer(self, message: bytes) -> bytes:
@@ -34,7 +37,10 @@ class SiteProgram:
         if collab.caller != _SERVER:  # sites of a job can reach each other
             refusal = PolicyError(f"only the coordinator is answered, not {collab.caller}")
             return pack({"error": type(refusal).__name__, "text": str(refusal)})
-        return pack(self._agent.handle(unpack(message)))
+        self._garbage.collect()
+        answer = pack(self._agent.handle(unpack(message)))
+        self._garbage.add(len(message) + len(answer))
+        return answer
 
     @collab.publish
     def is_here(self) -> bool:

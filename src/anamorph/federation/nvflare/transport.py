@@ -11,6 +11,7 @@ from nvflare.collab import collab
 from nvflare.collab.api.context import set_call_context
 
 from anamorph.federation.errors import MessageError
+from anamorph.federation.nvflare.garbage import Garbage
 from anamorph.federation.transport import Replies
 from anamorph.federation.wire import Message, pack, unpack
 
@@ -31,6 +32,7 @@ class CollabTransport:
         self._sites = {proxy.name: proxy for proxy in self._context.clients}
         # Threads of calls to sites that died wait until the job ends: there is room for others.
         self._threads = ThreadPoolExecutor(8 * len(self._sites))
+        self._garbage = Garbage()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -39,11 +41,13 @@ class CollabTransport:
 
     def call(self, messages: Mapping[str, Message], timeout: float | None) -> Replies:
         """Send each site its message, all at once, and wait for what they answer."""
+        self._garbage.collect()
         seconds = _FOREVER if timeout is None else timeout
         until = time.monotonic() + seconds
         replies = Replies()
         calls: dict[str, Future[Any]] = {}
         packed = {id(message): pack(message) for message in messages.values()}  # mostly one
+        self._garbage.add(sum(map(len, packed.values())))
         for name, message in messages.items():
             if name in self._sites:
                 calls[name] = self._begin(name, "answer", seconds, message=packed[id(message)])
@@ -55,7 +59,7 @@ class CollabTransport:
                 replies.failures.update(dict.fromkeys(calls, "the job was aborted"))
                 break
             for name in [name for name, call in calls.items() if call.done()]:
-                _note(replies, name, calls.pop(name))
+                self._garbage.add(_note(replies, name, calls.pop(name)))
             if calls and time.monotonic() >= until:
                 replies.failures.update(dict.fromkeys(calls, f"no answer in {seconds:g} s"))
                 break
@@ -78,11 +82,14 @@ class CollabTransport:
         return getattr(self._sites[name](timeout=timeout), method)(**arguments)
 
 
-def _note(replies: Replies, name: str, call: Future[Any]) -> None:
-    """Add what became of a call to the replies."""
+def _note(replies: Replies, name: str, call: Future[Any]) -> int:
+    """Add what became of a call to the replies; return how many bytes were answered."""
     try:
-        replies.answers[name] = unpack(call.result())
+        answer = call.result()
+        replies.answers[name] = unpack(answer)
+        return len(answer)
     except MessageError as error:
         replies.failures[name] = str(error)
     except Exception as error:  # whatever NVFLARE raises, the site did not answer
         replies.failures[name] = " ".join(str(error).split())
+    return 0
