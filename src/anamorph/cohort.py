@@ -102,6 +102,7 @@ class Cohort:
         identities: Sequence[int | str],
         memory_budget: int | None = None,
         start: Float64Array | None = None,
+        scratch: Path | None = None,
     ) -> Cohort:
         """Return a cohort in memory or on the GPU.
 
@@ -109,12 +110,12 @@ class Cohort:
         ----------
         device : {"cpu", "cuda", "auto"}
             See `chosen_device`.
-        images, settings, identities, memory_budget, start
+        images, settings, identities, memory_budget, start, scratch
             Of the cohort.
         """
         n_voxels = len(images) * math.prod(settings.space)
         if chosen_device(device, n_voxels) == "cpu":
-            return cls(images, settings, identities, memory_budget, start)
+            return cls(images, settings, identities, memory_budget, start, scratch)
         plan = plan_memory(settings, len(images), memory_budget)
         on_device = ImagesOnDevice(images, plan.are_images_resident)
         return cls(
@@ -123,6 +124,7 @@ class Cohort:
             identities,
             plan.working_bytes,
             start,
+            scratch,
             has_room_for_sums=plan.are_sums_resident,
         )
 

@@ -16,7 +16,6 @@ from anamorph.kernels.errors import DeviceError
 from anamorph.settings import Settings
 
 DEVICES = ("cpu", "cuda", "auto")
-Images = ReadableImages  # as sites of a federation call them
 
 # Below so many voxels in all, a fit is over before a GPU pays.
 _SMALLEST_WORK = 2**24

@@ -255,10 +255,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         cohort = Cohort.placed(self.device, images, settings, images.identities, budget, start)
         return LocalSites([cohort])
 
-    def _is_finished(self, objective: Sequence[float]) -> bool:
-        """Tell whether `n_iter` or `tol` is reached."""
-        return Ending(self.n_iter, self.tol).is_reached(objective)
-
     # ---- using a fitted model
 
     @property

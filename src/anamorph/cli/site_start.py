@@ -71,6 +71,7 @@ def start(
     channel_axis: setting.ChannelAxis = None,
     cache: options.CacheFolder = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     memory: setting.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -100,6 +101,7 @@ def start(
             policy=None if policy is None else str(policy.resolve()),
             memory_budget=None if memory is None else values.memory("--memory", memory),
             n_threads=threads,
+            device=device or "cpu",
             columns=columns_of(found, participants, column or [], "--column names columns"),
         )
         _check(lent, opened.name, messages)
@@ -116,11 +118,15 @@ def _check(lent: SiteData, name: str, messages: Messages) -> None:
     """Find out now what a coordinator would otherwise find out later."""
     from anamorph.arguments import check_choice
     from anamorph.cli.errors import checking
+    from anamorph.device import DEVICES, find_gpu
     from anamorph.federation.errors import PolicyError
     from anamorph.likelihoods import LIKELIHOODS
 
     with checking():
         check_choice("likelihood", lent.likelihood, tuple(LIKELIHOODS))
+        check_choice("device", lent.device, DEVICES)
+    if lent.device == "cuda":
+        find_gpu()
     images = lent.open_images()
     images.check(for_fit=True)
     try:

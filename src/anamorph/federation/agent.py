@@ -65,6 +65,7 @@ class SiteAgent:
     columns : dict, optional
         What the site knows of its images (N values by name), for statistics by group.
     memory_budget, n_threads : int, optional
+    device : {"cpu", "cuda", "auto"}
         As in `ShapeAppearanceModel`.
     """
 
@@ -80,6 +81,7 @@ class SiteAgent:
         columns: Mapping[str, Sequence[str]] | None = None,
         memory_budget: int | None = None,
         n_threads: int | None = None,
+        device: str = "cpu",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
@@ -92,7 +94,7 @@ class SiteAgent:
         own = [f"{name}/{identity}" for identity in images.identities]
         self._identities = own if identities is None else identities
         self._columns = {} if columns is None else columns
-        self._memory_budget, self._n_threads = memory_budget, n_threads
+        self._memory_budget, self._n_threads, self._device = memory_budget, n_threads, device
         self._lock = threading.Lock()
         self._fit: SiteFit | None = None
         self._masking = Masking(identity)
@@ -172,7 +174,16 @@ class SiteAgent:
 
     def _new_fit(self, name: str, settings: Settings) -> SiteFit:
         folder = self.folder / "fits" / name
-        return SiteFit(name, settings, self.images, self._identities, folder, self._memory_budget)
+        return SiteFit(
+            name,
+            settings,
+            self.images,
+            self._identities,
+            folder,
+            self._memory_budget,
+            self._device,
+            self._n_threads,
+        )
 
     def _restore(self, message: Message) -> Message:
         """Go back to the latents after a step (0: to none), and count on from another step."""

@@ -48,7 +48,7 @@ def federated_statistics(
     timeout : float, optional
         Seconds that a site may take for an answer.
     """
-    parameters = model._generator.parameters
+    parameters = model.generator_.parameters
     digest = hashlib.blake2b(parameters.mean.tobytes(), digest_size=8)
     digest.update(parameters.shape_basis.tobytes())
     name = f"statistics{digest.hexdigest()}"

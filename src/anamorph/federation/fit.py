@@ -27,6 +27,7 @@ from anamorph.fitting import Fit, State
 from anamorph.io.modelfile import Origin
 from anamorph.model import ShapeAppearanceModel
 from anamorph.progress import Progress
+from anamorph.running import Ending
 from anamorph.settings import LatentLayout, Settings
 
 logger = logging.getLogger("anamorph")
@@ -159,7 +160,8 @@ class _Run:
     def to_the_end(self) -> Standing:
         """Iterate until the model has what it asks for."""
         standing, iterations = self._begin()
-        while not self._model._is_finished(standing.state.objective):
+        ending = Ending(self._model.n_iter, self._model.tol)
+        while not ending.is_reached(standing.state.objective):
             standing, iterations = self._with_those_who_returned(standing, iterations)
             try:
                 state = next(iterations)

@@ -26,6 +26,7 @@ def simulated_sites(
     columns: Mapping[str, Sequence[str]] | None = None,
     memory_budget: int | None = None,
     n_threads: int | None = None,
+    device: str = "cpu",
     watch: Callable[[str, bytes, bytes], object] | None = None,
 ) -> LocalTransport:
     """Return a way to reach sites that hold parts of a collection.
@@ -45,6 +46,7 @@ def simulated_sites(
     columns : dict, optional
         What is known of the images (N values by name), for statistics by group.
     memory_budget, n_threads : int, optional
+    device : {"cpu", "cuda", "auto"}
         Of each site.
     watch : callable, optional
         Called with the name of a site, the bytes it was sent and those it answered with.
@@ -66,6 +68,7 @@ def simulated_sites(
                 },
                 memory_budget=memory_budget,
                 n_threads=n_threads,
+                device=device,
             )
         )
     return LocalTransport(agents, watch)

@@ -7,17 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anamorph.cohort import Cohort
 from anamorph.federation.answers import Answer, Row
 from anamorph.federation.errors import SiteFailure, StaleStepError
 from anamorph.federation.policy import Policy
 from anamorph.federation.published import Published
 from anamorph.federation.questions import answer_shapes
-from anamorph.federation.statistics import encoded_latents, group_sums
+from anamorph.federation.statistics import group_sums
 from anamorph.federation.store import LatentStore
 from anamorph.federation.wire import Message, pack
 from anamorph.generator import Generator
 from anamorph.io.collection import ImageCollection
+from anamorph.kernels.device import to_host
+from anamorph.predicting import Predictor
 from anamorph.settings import Settings
 from anamorph.sums import FIELDS, Sums
 
@@ -38,6 +43,8 @@ class SiteFit:
     folder : Path
         For latents, and for sums that are too large for memory.
     memory_budget : int, optional
+    device : {"cpu", "cuda", "auto"}
+    n_threads : int, optional
 
     Attributes
     ----------
@@ -57,15 +64,19 @@ class SiteFit:
         identities: Sequence[int | str],
         folder: Path,
         memory_budget: int | None,
+        device: str = "cpu",
+        n_threads: int | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
-        self.cohort = Cohort(images, settings, identities, memory_budget, scratch=folder)
+        self.cohort = Cohort.placed(
+            device, images, settings, identities, memory_budget, scratch=folder
+        )
         self.published = Published(settings)
         self.step: int | None = None
         self.answer: Answer | None = None
         self.content = ""
-        self._images = images
+        self._images, self._device, self._n_threads = images, device, n_threads
         self._store = LatentStore(folder)
         self._request = ""
         self._lacks_latents = False
@@ -106,7 +117,7 @@ class SiteFit:
             return
         version, warp_version = published["version"], published["warp_version"]
         if self.published.take(version, published["arrays"], warp_version):
-            self.cohort.publish(self.published.parameters())
+            self.cohort.publish(self.published.parameters().beside(self.cohort.namespace))
 
     def request(self, question: str, arguments: Mapping[str, Any]) -> str:
         """Return what stands for a question about the published parameters, the same everywhere."""
@@ -128,7 +139,7 @@ class SiteFit:
         """Return what stands for all that the answer to a question depends on here."""
         if question in _ABOUT_IMAGES_ALONE:
             return question
-        return request + _digest(self.cohort.latents.tobytes())
+        return request + _digest(to_host(self.cohort.latents).tobytes())
 
     def answer_next(
         self, message: Message, request: str, columns: Mapping[str, Sequence[str]], policy: Policy
@@ -138,26 +149,27 @@ class SiteFit:
         content = self.content_of(question, request)
         self.step, self.answer = None, None  # until all is done
         if self._lacks_latents:
-            self.cohort.restore(encoded_latents(self._generator(), self._images))
+            self.cohort.restore(self._encoded_latents())
         before = self.cohort.latents
         row = Row(answer_shapes(question, self.settings, arguments))
         if question in FIELDS:
-            sums: Sums = getattr(self.cohort, question)(**arguments)
+            sums: Sums = getattr(self.cohort, question)(**arguments).in_memory()
         else:
-            latents = encoded_latents(self._generator(), self._images)
-            sums = group_sums(latents, columns, arguments, policy)
+            sums = group_sums(self._encoded_latents(), columns, arguments, policy)
         if {name: value.shape for name, value in sums.fields.items()} != row.field_shapes:
             raise SiteFailure(f"the sums of {question} do not have the shapes they should")
         answer = Answer(sums, row)
         if self.cohort.latents is not before or self._lacks_latents:
-            self._store.save(step, self.cohort.latents)
+            self._store.save(step, to_host(self.cohort.latents))
         self._store.drop(before=message["keep_from"])
         self._lacks_latents = False
         self.step, self.answer, self.content, self._request = step, answer, content, request
         return answer
 
-    def _generator(self) -> Generator:
-        return Generator(self.settings, self.published.parameters())
+    def _encoded_latents(self) -> NDArray[np.float64]:
+        """Return the most probable latents (N, K) of the images under the published parameters."""
+        generator = Generator(self.settings, self.published.parameters())
+        return Predictor(generator, self._device, self._n_threads).encode(self._images).latents
 
 
 def _digest(data: bytes) -> str:

@@ -8,25 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.device import Images
-from anamorph.encoding import encode
 from anamorph.federation.errors import MessageError
 from anamorph.federation.policy import Policy
-from anamorph.generator import Generator
-from anamorph.kernels.threads import run_parallel
 from anamorph.sums import ANALYSES, Sums
 
 Float64Array = NDArray[np.float64]
-
-_IMAGES_PER_PART = 64
-
-
-def encoded_latents(generator: Generator, images: Images) -> Float64Array:
-    """Return the most probable latents (N, K) of images."""
-    bounds = range(0, len(images), _IMAGES_PER_PART)
-    parts = [slice(first, min(first + _IMAGES_PER_PART, len(images))) for first in bounds]
-    found = run_parallel(lambda part: encode(generator, images.read(part)).latents, parts)
-    return np.concatenate(found)
 
 
 def group_sums(

@@ -31,6 +31,7 @@ class SiteData:
     policy : str or None
         A TOML file; None stands for the default policy.
     memory_budget, n_threads : int or None
+    device : {"cpu", "cuda", "auto"}
         As in `ShapeAppearanceModel`.
     columns : dict of lists of str
         What analyses may group or weight by: a text for every image, by name.
@@ -46,6 +47,7 @@ class SiteData:
     policy: str | None = None
     memory_budget: int | None = None
     n_threads: int | None = None
+    device: str = "cpu"
     columns: dict[str, list[str]] = field(default_factory=dict)
 
     def write(self, kit: Kit) -> None:
@@ -83,6 +85,7 @@ def open_agent(kit: Kit) -> SiteAgent:
         columns=data.columns,
         memory_budget=data.memory_budget,
         n_threads=data.n_threads,
+        device=data.device,
     )
 
 
