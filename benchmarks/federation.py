@@ -3,7 +3,7 @@
 python -m benchmarks.federation digits    three sites of 100 digits against one fit to all 300
 python -m benchmarks.federation masks     how fast sums are masked
 python -m benchmarks.federation blocks    1.2 GB of parameters out, 2.3 GB of sums back, memory
-python -m benchmarks.federation kits      the same in a fit over NVFLARE with certificates: an hour
+python -m benchmarks.federation kits      the same in a fit over NVFLARE, with kits: half an hour
 
 Messages of all but the last go through pipes as the bytes that an engine would carry; networks and
 their encryption come on top.
