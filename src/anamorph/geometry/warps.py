@@ -80,17 +80,19 @@ def push_batch(images: Array, warps: Array) -> Array:
         return out
     if n_images * n_channels < n_threads():
         return _push_slabs(images, warps)
-    kernel = _PUSH[warps.shape[1]]
-    out = np.zeros_like(images)
     if n_images >= n_threads():
-        _run(kernel, images, warps, out)
+        pieces = [(slice(*bounds), slice(None)) for bounds in _parts(images)]
     else:
         pieces = [
             (slice(n, n + 1), slice(c, c + 1)) for n in range(n_images) for c in range(n_channels)
         ]
-        run_parallel(
-            lambda piece: _warp(kernel, images[piece], warps[piece[0]], out[piece]), pieces
-        )
+    out = np.empty_like(images)
+
+    def push_piece(piece: tuple[slice, slice]) -> None:
+        out[piece] = 0  # by the thread that adds to it, so that it is in that processor's cache
+        _warp(_PUSH[warps.shape[1]], images[piece], warps[piece[0]], out[piece])
+
+    run_parallel(push_piece, pieces)
     return out
 
 
