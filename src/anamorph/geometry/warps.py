@@ -141,10 +141,11 @@ def _warp(
     slab: tuple[int, int] | None = None,
 ) -> None:
     """Run a kernel of `kernels` for some images, and perhaps for some of their voxels."""
-    space = images.shape[2:]
-    coordinates = coordinates_of_voxels(space, images.dtype)
+    space, bounds = images.shape[2:], slab or (0, _n_voxels(images))
     flat = [fields.reshape(*fields.shape[:2], -1) for fields in (images, warps, out)]
-    kernel(flat[0], flat[1], coordinates, flat[2], space, *(slab or (0, _n_voxels(images))))
+    if len(space) == 2:
+        flat.insert(2, coordinates_of_voxels(space, images.dtype))
+    kernel(*flat, space, *bounds)
 
 
 def _n_voxels(images: Array) -> int:

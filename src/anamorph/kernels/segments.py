@@ -51,10 +51,10 @@ def point_of(voxel: int, shape: Shape) -> Point:
 
 @per_segment
 def next_point(point: Point, shape: Shape) -> Point:
-    """Return where the next segment begins, in rows of as many voxels as a segment or more."""
+    """Return where the next segment begins."""
     plane, row, column = point
     column += LANES
-    if column >= shape[2]:
+    while column >= shape[2]:
         column -= shape[2]
         row += 1
         if row == shape[1]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
-from anamorph.kernels.lanes import LANES, address, load, store
+from anamorph.kernels.lanes import LANES, address
 from anamorph.kernels.segments import (
     SEAM,
+    Point,
     add_seams,
     copy_seams,
     next_point,
@@ -20,125 +21,124 @@ from anamorph.kernels.segments import (
     pull_segment,
     push_segment,
 )
-from anamorph.kernels.warps import gather, locate_piece, pull_voxels, push_voxels, scatter
+from anamorph.kernels.warps import gather, locate_piece, scatter
 
 _PIECE = 512  # voxels set aside at a time: what is known of them stays in the first-level cache
 
 
-@per_voxel
-def _locate_segments(
-    displacement: Array,
-    coordinates: Array,
-    shape: Shape,
-    voxels: IntArray,
-    near: IntArray,
-    far: IntArray,
-    fraction: Array,
-) -> None:
-    """Locate voxels, in runs of eight neighbours: see `locate_piece`."""
-    n_voxels, size = displacement.shape[1], fraction.shape[1]
-    collected = np.empty((2, 3, size), fraction.dtype)
-    steps, points, target = address(displacement), address(coordinates), address(collected)
-    for axis in range(3):
-        for x in range(0, size, LANES):
-            source, place = axis * n_voxels + np.intp(voxels[x]), axis * size + x
-            store(target, place, load(steps, source))
-            store(target, place + 3 * size, load(points, source))
-    locate_piece(collected[0], collected[1], shape, 0, near, far, fraction)
-
-
 @kernel
 def pull_volumes(
-    images: Array,
-    displacement: Array,
-    coordinates: Array,
-    out: Array,
-    shape: Shape,
-    start: int,
-    stop: int,
+    images: Array, displacement: Array, out: Array, shape: Shape, start: int, stop: int
 ) -> None:
-    """Pull volumes at id + displacement, as `pull_voxels` does.
+    """Pull volumes at id + displacement: out(x) = image(x + displacement(x)).
 
-    images, out : (N, C, voxel); displacement : (N, 3, voxel); coordinates : (3, voxel).
+    images, out : (N, C, voxel); displacement : (N, 3, voxel).
     start, stop : which voxels of each volume to compute.
     """
     n_channels = out.shape[1]
     seams = np.empty((n_channels, shape[0] * shape[1], SEAM), images.dtype)
     sources, steps, results = address(images), address(displacement), address(out)
     ends = address(seams)
-    aside = np.empty(_PIECE, np.uintp)
+    voxels = np.empty(_PIECE, np.uintp)
     places = np.empty((2, 3, _PIECE), np.int32)
-    fractions = np.empty((3, _PIECE), displacement.dtype)
-    end = stop - (stop - start) % LANES
+    numbers = np.empty((3, 3, _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
         copy_seams(images[n], seams, shape[2])
         first, point = start, point_of(start, shape)
-        while first < end:
+        while first < stop:
             n_aside = 0
-            while first < end and n_aside < _PIECE:
-                if not pull_segment(
+            while first < stop and n_aside + LANES <= _PIECE:
+                size = min(LANES, stop - first)
+                if size < LANES or not pull_segment(
                     sources, ends, steps, results, shape, n_channels, n, first, point
                 ):
-                    for x in range(LANES):
-                        aside[n_aside + x] = first + x
-                    n_aside += LANES
+                    _set_aside(voxels, numbers, n_aside, displacement[n], shape, first, point, size)
+                    n_aside += size
                 first += LANES
                 point = next_point(point, shape)
-            near, far = places[0, :, :n_aside], places[1, :, :n_aside]
-            fraction = fractions[:, :n_aside]
-            _locate_segments(displacement[n], coordinates, shape, aside, near, far, fraction)
+            near, far, fraction = _locate(places, numbers, shape, n_aside)
             for c in range(n_channels):
                 image, line = images[n, c], out[n, c]
                 for x in range(n_aside):
-                    line[aside[x]] = gather(image, near, far, fraction, x, shape)
-    # Too few to fill a segment.
-    pull_voxels(images, displacement, coordinates, out, shape, end, stop)
+                    line[voxels[x]] = gather(image, near, far, fraction, x, shape)
 
 
 @kernel
 def push_volumes(
-    images: Array,
-    displacement: Array,
-    coordinates: Array,
-    out: Array,
-    shape: Shape,
-    start: int,
-    stop: int,
+    images: Array, displacement: Array, out: Array, shape: Shape, start: int, stop: int
 ) -> None:
-    """Add volumes pushed to id + displacement to `out`, as `push_voxels` does.
+    """Add volumes pushed to id + displacement, the transpose of `pull_volumes`, to `out`.
 
-    images, out : (N, C, voxel); displacement : (N, 3, voxel); coordinates : (3, voxel).
+    images, out : (N, C, voxel); displacement : (N, 3, voxel).
     start, stop : which voxels of each volume to push.
     """
     n_channels = out.shape[1]
     seams = np.empty((n_channels, shape[0] * shape[1], SEAM), images.dtype)
     sources, steps, results = address(images), address(displacement), address(out)
     ends = address(seams)
-    aside = np.empty(_PIECE, np.uintp)
+    voxels = np.empty(_PIECE, np.uintp)
     places = np.empty((2, 3, _PIECE), np.int32)
-    fractions = np.empty((3, _PIECE), displacement.dtype)
-    end = stop - (stop - start) % LANES
+    numbers = np.empty((3, 3, _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
         seams[:] = 0
         first, point = start, point_of(start, shape)
-        while first < end:
+        while first < stop:
             n_aside = 0
-            while first < end and n_aside < _PIECE:
-                if not push_segment(
+            while first < stop and n_aside + LANES <= _PIECE:
+                size = min(LANES, stop - first)
+                if size < LANES or not push_segment(
                     sources, steps, results, ends, shape, n_channels, n, first, point
                 ):
-                    for x in range(LANES):
-                        aside[n_aside + x] = first + x
-                    n_aside += LANES
+                    _set_aside(voxels, numbers, n_aside, displacement[n], shape, first, point, size)
+                    n_aside += size
                 first += LANES
                 point = next_point(point, shape)
-            near, far = places[0, :, :n_aside], places[1, :, :n_aside]
-            fraction = fractions[:, :n_aside]
-            _locate_segments(displacement[n], coordinates, shape, aside, near, far, fraction)
+            near, far, fraction = _locate(places, numbers, shape, n_aside)
             for c in range(n_channels):
                 image, line = out[n, c], images[n, c]
                 for x in range(n_aside):
-                    scatter(image, near, far, fraction, x, shape, line[aside[x]])
+                    scatter(image, near, far, fraction, x, shape, line[voxels[x]])
         add_seams(out[n], seams, shape[2])
-    # Too few to fill a segment.
-    push_voxels(images, displacement, coordinates, out, shape, end, stop)
+
+
+@per_voxel
+def _set_aside(
+    voxels: IntArray,
+    numbers: Array,
+    n_aside: int,
+    displacement: Array,
+    shape: Shape,
+    first: int,
+    point: Point,
+    size: int,
+) -> None:
+    """Note some neighbours that are no segment: their numbers, displacements and coordinates.
+
+    voxels : (place,); numbers : (2 or more, 3, place), displacements and coordinates.
+    """
+    plane, row, column = point
+    for x in range(size):
+        place, voxel = n_aside + x, first + x
+        voxels[place] = voxel
+        for axis in range(3):
+            numbers[0, axis, place] = displacement[axis, voxel]
+        numbers[1, 0, place] = plane
+        numbers[1, 1, place] = row
+        numbers[1, 2, place] = column
+        column += 1
+        if column == shape[2]:
+            column = 0
+            row += 1
+            if row == shape[1]:
+                row = 0
+                plane += 1
+
+
+@per_voxel
+def _locate(
+    places: IntArray, numbers: Array, shape: Shape, n_aside: int
+) -> tuple[IntArray, IntArray, Array]:
+    """Locate the voxels that were set aside: see `locate_piece`."""
+    near, far, fraction = places[0, :, :n_aside], places[1, :, :n_aside], numbers[2, :, :n_aside]
+    locate_piece(numbers[0], numbers[1], shape, 0, near, far, fraction)
+    return near, far, fraction
