@@ -32,7 +32,6 @@ from anamorph.kernels.lanes import (
     store,
     tent,
 )
-from anamorph.kernels.warps import locate
 
 Point = tuple[int, int, int]
 
@@ -211,17 +210,22 @@ def _find(
 
     That grid point is given by its plane, row and column, distances as lanes along each axis.
     """
-    number = type(displacement[0])
     n_voxels = shape[2] * shape[1] * shape[0]
     low_z, z = _split(load(displacement, 3 * n * n_voxels + first))
     low_y, y = _split(load(displacement, (3 * n + 1) * n_voxels + first))
     low_x, x = _split(load(displacement, (3 * n + 2) * n_voxels + first))
-    front, _ = locate(number(point[0]), low_z, number(shape[0]))
-    upper, _ = locate(number(point[1]), low_y, number(shape[1]))
-    left, _ = locate(number(point[2]), low_x, number(shape[2]))
+    front = _wrapped(point[0] + int(low_z), shape[0])
+    upper = _wrapped(point[1] + int(low_y), shape[1])
+    left = _wrapped(point[2] + int(low_x), shape[2])
     is_smooth = all_below(z, 2) & all_below(y, 2) & all_below(x, 2)
     is_in_row = (point[2] + LANES <= shape[2]) & (shape[2] >= _MARGIN)
-    return is_smooth & is_in_row, int(front), int(upper), int(left), z, y, x
+    return is_smooth & is_in_row, front, upper, left, z, y, x
+
+
+@per_segment
+def _wrapped(point: int, length: int) -> int:
+    """Return a grid point on a circle: most are there already, and a division takes its time."""
+    return point if 0 <= point < length else point % length
 
 
 @per_segment
