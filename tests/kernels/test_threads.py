@@ -1,5 +1,9 @@
 """Threads: the same results in the same order, and never threads within threads."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from anamorph.kernels.threads import n_threads, run_parallel, slabs, use_threads
@@ -37,3 +41,24 @@ def test_slabs_cover_everything_once(length, count):
 def test_bad_numbers_of_threads_are_refused(count):
     with pytest.raises(ValueError, match="n_threads must be an integer >= 1"), use_threads(count):
         pass
+
+
+FORKS = """
+import os
+from anamorph.kernels.threads import run_parallel, use_threads
+
+def squares():
+    with use_threads(2):
+        return run_parallel(lambda x: x * x, range(4))
+
+squares()
+child = os.fork()
+assert squares() == [0, 1, 4, 9]
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_a_forked_process_has_threads_of_its_own():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], check=True, timeout=60)

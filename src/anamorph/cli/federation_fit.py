@@ -127,23 +127,14 @@ def _drive(
 
 
 def _tell(output: Path, result: dict[str, Any], messages: Messages) -> None:
-    from anamorph.model import ShapeAppearanceModel
     from anamorph.progress import duration
 
-    model = ShapeAppearanceModel.load(output)
-    seconds, objective = sum(model.origin_.seconds), model.objective_[-1]
     messages.say(
-        f"Fitted {model.origin_.n_images} images of {', '.join(result['roster'])} in "
-        f"{duration(seconds)}, {counted(model.n_iter_, 'iteration')}, objective {objective:.8g}"
+        f"Fitted {result['n_images']} images of {', '.join(result['roster'])} in "
+        f"{duration(result['seconds'])}, {counted(result['n_iterations'], 'iteration')}, "
+        f"objective {result['objective']:.8g}"
     )
     for note in result["notes"]:
         messages.say(note)
     messages.wrote(output)
-    messages.result(
-        model=str(output),
-        n_images=model.origin_.n_images,
-        n_iterations=model.n_iter_,
-        objective=objective,
-        seconds=seconds,
-        **result,
-    )
+    messages.result(model=str(output), **result)

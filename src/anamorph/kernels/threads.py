@@ -97,3 +97,7 @@ def slabs(length: int, count: int) -> list[tuple[int, int]]:
 @cache
 def _pool(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="anamorph")
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -72,7 +72,14 @@ def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None
             callback=lambda progress: events.write("iteration", **asdict(progress)),
         )
     model.save(request.output)
-    events.write("done", **asdict(result))
+    events.write(
+        "done",
+        n_images=model.origin_.n_images,
+        n_iterations=model.n_iter_,
+        objective=model.objective_[-1],
+        seconds=sum(model.origin_.seconds),
+        **asdict(result),
+    )
 
 
 def _find_statistics(request: StatisticsRequest, transport: Transport, events: EventWriter) -> None:
