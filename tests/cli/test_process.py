@@ -81,12 +81,15 @@ def test_an_interruption_before_the_first_iteration(anamorph, pictures, tmp_path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX")
 def test_no_space_for_the_model_leaves_the_checkpoint_or_what_was_there(
-    anamorph_process, pictures, tmp_path
+    anamorph_process, anamorph, pictures, tmp_path
 ):
     output = tmp_path / "model.safetensors"
+    # So that there are no kernels to compile, for which there would be no space either.
+    anamorph("fit", pictures, "-o", output, *QUICK, "--force", succeeds=True)
+    (tmp_path / "model.latents.tsv").unlink()
     output.write_text("mine")
     process = anamorph_process(
-        "fit", pictures, "-o", output, *QUICK, "--force", before=LIMIT.format(2000)
+        "fit", pictures, "-o", output, *QUICK, "--force", before=LIMIT.format(5000)
     )
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 1, stdout + stderr
@@ -95,6 +98,18 @@ def test_no_space_for_the_model_leaves_the_checkpoint_or_what_was_there(
     assert "too large" in line.lower()
     assert output.read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors", "pictures"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX")
+def test_no_space_for_decoded_images(anamorph_process, pictures, tmp_path):
+    output = tmp_path / "model.safetensors"
+    process = anamorph_process("fit", pictures, "-o", output, *QUICK, before=LIMIT.format(2000))
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    (line,) = stderr.splitlines()
+    assert line.startswith("error: a temporary file in ")
+    assert "give another cache folder" in line
+    assert not output.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are POSIX")

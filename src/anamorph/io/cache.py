@@ -63,7 +63,7 @@ class Cache:
                 self._store.keep(key, array)
             except OSError as error:
                 raise ImageError(
-                    f"{self._store.place(key)} cannot be written ({reason(error)}): make space, or "
+                    f"{self._store.told(key)} cannot be written ({reason(error)}): make space, or "
                     "give another cache folder"
                 ) from None
         return array
@@ -74,7 +74,9 @@ class _Store(Protocol):
 
     def keep(self, key: str, array: NDArray[Any]) -> None: ...
 
-    def place(self, key: str) -> Path: ...
+    def told(self, key: str) -> str:
+        """Return what to call the place of an array."""
+        ...
 
 
 class _Folder:
@@ -104,6 +106,9 @@ class _Folder:
     def place(self, key: str) -> Path:
         return self._folder / key
 
+    def told(self, key: str) -> str:
+        return str(self.place(key))
+
 
 class _Unnamed:
     """One file without a name for all arrays of this process.
@@ -117,7 +122,8 @@ class _Unnamed:
 
     def _begin(self) -> None:
         self._owner = os.getpid()
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        # Without a buffer, of which something could remain to be written when the file is closed.
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._places: dict[str, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
 
@@ -136,13 +142,14 @@ class _Unnamed:
     def keep(self, key: str, array: NDArray[Any]) -> None:
         with self._lock:
             start = self._file.seek(0, os.SEEK_END)
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             try:
-                self._file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-                self._file.flush()
+                while data:
+                    data = data[self._file.write(data) :]
             except OSError:
                 self._file.truncate(start)
                 raise
             self._places[key] = (start, array.dtype, array.shape)
 
-    def place(self, key: str) -> Path:
-        return Path(tempfile.gettempdir()) / key
+    def told(self, key: str) -> str:
+        return f"a temporary file in {tempfile.gettempdir()}"
