@@ -27,7 +27,7 @@ from tests.federation.nvflare.hospitals import (
 
 pytestmark = pytest.mark.slow
 
-N_ITER = 10
+N_ITER = 15
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,11 @@ def kill_a_job(hospitals, driver):
     kill(hospitals.job_process("paris"))
 
 
+def kill_a_site(hospitals, driver):
+    kill(hospitals.processes["paris"])
+    hospitals.start("paris")
+
+
 def kill_the_server(hospitals, driver):
     kill(server_of(driver))
 
@@ -148,10 +153,10 @@ def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, p
 
     wait_until(lambda: n_told("began"), "the job")
     kill_a_job(hospitals, driver)  # before the first iteration
-    for accident in (hold_a_site_up, kill_the_server, kill_the_job_of_the_server):
+    for accident in (kill_a_site, hold_a_site_up, kill_the_server, kill_the_job_of_the_server):
         do_after_an_iteration(accident)
     do_after_an_iteration(kill_the_coordinator)
-    assert n_told("began") == 4  # one job at first and one after each death; none for who is slow
+    assert n_told("began") == 5  # one job at first and one after each death; none for who is slow
     assert not output.exists()
     assert (tmp_path / "model.checkpoint").exists()
 
@@ -184,6 +189,18 @@ def test_a_fit_goes_on_without_a_site_and_takes_it_back(hospitals, tmp_path):
 
 
 # ---- sites
+
+
+def test_a_question_that_the_policy_does_not_list_is_refused(hospitals, tmp_path):
+    output, policy = tmp_path / "model.safetensors", hospitals.policy.read_text()
+    hospitals.policy.write_text(policy + 'questions = ["moments", "start_latents"]\n')
+    try:
+        assert hospitals.fit(output, "--iterations", 1, "--seed", 5).wait(PATIENCE) == 1
+    finally:
+        hospitals.policy.write_text(policy)
+    text = output.with_suffix(".txt").read_text()
+    assert "question 'transform_latents' is not answered here" in text
+    assert not output.exists()
 
 
 def test_a_site_stops_cleanly(hospitals):
