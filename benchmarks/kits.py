@@ -1,4 +1,4 @@
-"""A fit over NVFLARE with kits, as hospitals do it: the peak memory of every process.
+"""Fits over NVFLARE with kits, as hospitals do it: time, and the peak memory of every process.
 
 Certificates are made, sites and coordinator are started by their commands, sums are masked. Each
 process is asked for the highest memory it ever had (of Linux), as long as it lives.
@@ -20,13 +20,58 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from anamorph import ShapeAppearanceModel
+from anamorph.datasets import digits
 from anamorph.federation.nvflare.consortium import Consortium
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.provision import provision
+from anamorph.presets import preset
 
 NAMES = ("london", "paris", "rome")
 MINIMUM_IMAGES = 4
 _LOOK = 0.1  # seconds between looks at processes
+
+
+def time_over_kits(n_iter: int = 20) -> None:
+    """Fit 300 digits at once, and across three sites; the time includes that of starting servers.
+
+    Parameters
+    ----------
+    n_iter : int
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        for number, image in enumerate(digits()[0][:300]):
+            # The same names in all folders: images are then called by their folders, too, as
+            # sites call them, and both fits start from the same latents.
+            rank, site = divmod(number, len(NAMES))
+            (place / NAMES[site]).mkdir(exist_ok=True)
+            np.save(place / NAMES[site] / f"{rank:03d}.npy", image)
+        paths = [path for name in NAMES for path in sorted((place / name).iterdir())]
+        model = ShapeAppearanceModel(**preset("digits") | {"n_components": 16, "n_iter": n_iter})
+        model.fit(paths)
+        started = time.perf_counter()
+        model.fit(paths)
+        pooled = time.perf_counter() - started
+        coordinator, *sites = provision(_consortium(), place / "kits")
+        processes = {
+            kit.name: _start_site(kit, place, "--likelihood", "bernoulli") for kit in sites
+        }
+        options = ("--preset", "digits", "-k", 16, "--iterations", n_iter, "--json")
+        try:
+            started = time.perf_counter()
+            processes["coordinator"] = _start_fit(coordinator, place, *options)
+            _wait(processes, place)
+            seconds = time.perf_counter() - started
+        finally:
+            _end(processes)
+        result = json.loads((place / "coordinator.txt").read_text().splitlines()[-1])
+    limit = 3 * pooled + 3 * n_iter
+    difference = abs(result["objective"] / model.objective_[-1] - 1)
+    print(f"Three sites of 100 digits, K = 16, {n_iter} iterations, over kits with masked sums")
+    print(f"  pooled {pooled:.1f} s, across sites {seconds:.1f} s ({limit:.0f} s), ", end="")
+    print(f"{(result['n_questions'] - 4) / n_iter:.2f} questions per iteration (6)")
+    print(f"  objective differs by {difference:.1e} (1e-4)")
 
 
 def memory_over_kits(space: Sequence[int], n_modes: int, n_iter: int = 1) -> None:
@@ -41,22 +86,22 @@ def memory_over_kits(space: Sequence[int], n_modes: int, n_iter: int = 1) -> Non
     n_iter : int
     """
     with tempfile.TemporaryDirectory() as temporary:
-        consortium = Consortium("trio", "localhost", _free_port(), NAMES)
         place = Path(temporary)
-        coordinator, *sites = provision(consortium, place / "kits")
+        coordinator, *sites = provision(_consortium(), place / "kits")
         n_images = max(-(-(n_modes + 1) // len(NAMES)), MINIMUM_IMAGES)
         _draw_volumes(place, space, n_images)
-        processes = {kit.name: _start_site(kit, place) for kit in sites}
+        processes = {
+            kit.name: _start_site(kit, place, "--channel-axis", -1, "--memory", "500MB")
+            for kit in sites
+        }
+        options = ("-k", n_modes, "--iterations", n_iter, "--steps", 2, "--voxel-size", "2,2,2")
         started = time.perf_counter()
         try:
-            processes["coordinator"] = _start_fit(coordinator, place, n_modes, n_iter)
+            processes["coordinator"] = _start_fit(coordinator, place, *options)
             peaks = _watch(processes)
+            _wait(processes, place)
         finally:
-            for process in processes.values():
-                process.terminate()
-                process.wait()
-        if processes["coordinator"].returncode:
-            raise SystemExit((place / "coordinator.txt").read_text())
+            _end(processes)
         seconds = time.perf_counter() - started
         sizes = [size for kit in sites for size in _answers(kit)]
         parameters = (place / "model.safetensors").stat().st_size
@@ -85,22 +130,36 @@ def _draw_volumes(folder: Path, space: Sequence[int], n_images: int) -> None:
             np.save(folder / name / f"{number:03d}.npy", volume)
 
 
-def _start_site(kit: Kit, folder: Path) -> subprocess.Popen[bytes]:
+def _consortium() -> Consortium:
+    return Consortium("trio", "localhost", _free_port(), NAMES)
+
+
+def _start_site(kit: Kit, folder: Path, *options: object) -> subprocess.Popen[bytes]:
     policy = folder / "policy.toml"
     policy.write_text(f"minimum_images = {MINIMUM_IMAGES}\n")
     return _start(
         folder / f"{kit.name}.txt", "site", "start", kit.folder, "--data", folder / kit.name,
-        "--policy", policy, "--channel-axis", -1, "--memory", "500MB",
-        "--threads", 1,
+        "--policy", policy, "--threads", 1, *options,
     )  # fmt: skip
 
 
-def _start_fit(kit: Kit, folder: Path, n_modes: int, n_iter: int) -> subprocess.Popen[bytes]:
+def _start_fit(kit: Kit, folder: Path, *options: object) -> subprocess.Popen[bytes]:
     return _start(
         folder / "coordinator.txt", "federation", "fit", kit.folder, "-o",
-        folder / "model.safetensors", "-k", n_modes, "--iterations", n_iter, "--steps", 2,
-        "--voxel-size", "2,2,2", "--threads", 1,
+        folder / "model.safetensors", "--threads", 1, *options,
     )  # fmt: skip
+
+
+def _wait(processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> None:
+    """Wait for the fit to end, and end with what it said if that was an error."""
+    if processes["coordinator"].wait():
+        raise SystemExit((folder / "coordinator.txt").read_text())
+
+
+def _end(processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    for process in processes.values():
+        process.terminate()
+        process.wait()
 
 
 def _start(output: Path, *arguments: object) -> subprocess.Popen[bytes]:

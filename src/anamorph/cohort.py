@@ -27,6 +27,8 @@ from anamorph.column_sums import SumInMemory, SumOnDisk, is_large
 from anamorph.device import ImagesOnDevice, chosen_device, plan_memory
 from anamorph.encoding import improve, propose
 from anamorph.generator import Generator
+from anamorph.io.files import FileImages
+from anamorph.io.kept import KeptImages, can_be_kept
 from anamorph.io.readable import ReadableImages
 from anamorph.kept_displacements import KeptDisplacements
 from anamorph.kernels.device import beside, to_host
@@ -115,6 +117,9 @@ class Cohort:
         """
         n_voxels = len(images) * math.prod(settings.space)
         if chosen_device(device, n_voxels) == "cpu":
+            shape = (settings.n_channels, *settings.space)
+            if isinstance(images, FileImages) and can_be_kept(len(images), shape):
+                images = KeptImages(images, shape)
             return cls(images, settings, identities, memory_budget, start, scratch)
         plan = plan_memory(settings, len(images), memory_budget)
         on_device = ImagesOnDevice(images, plan.are_images_resident)

@@ -18,19 +18,19 @@ pytestmark = pytest.mark.slow
 
 
 class Sabotaged(ClusterSites):
-    """A cluster on which something happens when a question is asked for the second time."""
+    """A cluster on which something happens when a question is asked for, e.g., the second time."""
 
-    question, sabotage = None, None
+    question, sabotage, n_times = None, None, None
 
     def ask(self, question, **arguments):
         if question == self.question:
             self.count = getattr(self, "count", 0) + 1
-            if self.count == 2:
+            if self.count == self.n_times:
                 self.sabotage()
         return super().ask(question, **arguments)
 
 
-def fitted(client, files, folder, question=None, sabotage=None, **options):
+def fitted(client, files, folder, question=None, sabotage=None, n_times=2, **options):
     """Return a model that was fitted while something happened."""
     with ExitStack() as stack:
 
@@ -38,7 +38,7 @@ def fitted(client, files, folder, question=None, sabotage=None, **options):
             sites = Sabotaged(
                 client, images, settings, start, folder=folder, n_partitions=3, **options
             )
-            sites.question, sites.sabotage = question, sabotage
+            sites.question, sites.sabotage, sites.n_times = question, sabotage, n_times
             return stack.enter_context(sites)
 
         return ShapeAppearanceModel(**OPTIONS).fit_at(open_sites, files)
@@ -147,12 +147,6 @@ def test_a_client_that_is_killed_goes_on_with_the_same_command(
 
 def test_an_image_that_vanishes_stops_the_fit_and_leaves_nothing(client, files, tmp_path):
     with pytest.raises(ValueError, match=r"image-10.npy does not exist") as it:
-        fit_on_cluster(
-            ShapeAppearanceModel(**OPTIONS),
-            files,
-            client,
-            tmp_path / "shared",
-            callback=lambda progress: files[-1].unlink(),
-        )
+        fitted(client, files, tmp_path / "shared", "moments", files[-1].unlink, n_times=1)
     assert "\n" not in str(it.value)
     assert not (tmp_path / "shared").exists()
