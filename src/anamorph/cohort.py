@@ -118,7 +118,8 @@ class Cohort:
         n_voxels = len(images) * math.prod(settings.space)
         if chosen_device(device, n_voxels) == "cpu":
             shape = (settings.n_channels, *settings.space)
-            if isinstance(images, FileImages) and can_be_kept(len(images), shape):
+            budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
+            if isinstance(images, FileImages) and can_be_kept(len(images), shape, budget):
                 images = KeptImages(images, shape)
             return cls(images, settings, identities, memory_budget, start, scratch)
         plan = plan_memory(settings, len(images), memory_budget)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from anamorph.io.readable import ReadableImages
 
-_MOST_BYTES = 2**28
+_MOST_OF_BUDGET = 1 / 8
 
 
 class KeptImages:
@@ -41,6 +41,6 @@ class KeptImages:
         return self._kept[part]
 
 
-def can_be_kept(n_images: int, shape: tuple[int, ...]) -> bool:
-    """Tell whether images of some shape (C, *space) are few and small enough to be kept."""
-    return 4 * n_images * math.prod(shape) <= _MOST_BYTES
+def can_be_kept(n_images: int, shape: tuple[int, ...], budget: int) -> bool:
+    """Tell whether images of some shape (C, *space) take little of a budget, in bytes."""
+    return 4 * n_images * math.prod(shape) <= _MOST_OF_BUDGET * budget
