@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 _LONGEST = 2**20
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)  # which Windows has
 
 
 def append_line(path: Path, line: str) -> None:
@@ -22,7 +23,7 @@ def append_line(path: Path, line: str) -> None:
         If that fails; the file then is as it was.
     """
     data = line.encode() + b"\n"
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    file = os.open(path, _FLAGS, 0o600)
     try:
         size = _drop_half_a_line(file)
         try:
@@ -48,8 +49,13 @@ def whole_lines(path: Path) -> list[str]:
 def _drop_half_a_line(file: int) -> int:
     """Cut off what follows the last whole line; return the size of the file."""
     size = os.fstat(file).st_size
-    if size and os.pread(file, 1, size - 1) != b"\n":
+    if size and _read_at(file, size - 1, 1) != b"\n":
         start = max(0, size - _LONGEST)
-        size = start + os.pread(file, _LONGEST, start).rfind(b"\n") + 1
+        size = start + _read_at(file, start, _LONGEST).rfind(b"\n") + 1
         os.ftruncate(file, size)
     return size
+
+
+def _read_at(file: int, place: int, n_bytes: int) -> bytes:
+    os.lseek(file, place, os.SEEK_SET)  # os.pread is not everywhere; what is written is appended
+    return os.read(file, n_bytes)
