@@ -154,7 +154,7 @@ def install() -> Any:
         import_module(module)
     numba.cuda = real
     launch = sys.modules["anamorph.kernels.cuda.launch"]
-    launch.DeviceKernel.__call__ = _simulate
+    launch.DeviceKernel.prepare = _prepare
     return cupy
 
 
@@ -166,7 +166,11 @@ def uninstall() -> None:
     symbol_on_device.cache_clear()
     _coarse_neighbours.cache_clear()
     for name in list(sys.modules):
-        if name.partition(".")[0] in ("cupy", "cupyx") or name == "numba.cuda" or name in _MODULES:
+        if (
+            name.partition(".")[0] in ("cupy", "cupyx")
+            or name.startswith("numba.cuda")
+            or name in _MODULES
+        ):
             del sys.modules[name]
 
 
@@ -206,6 +210,7 @@ class _Thread(ModuleType):
         super().__init__("numba.cuda")
         self.number = 0
         self.atomic = SimpleNamespace(add=self._add)
+        self.extending = SimpleNamespace(intrinsic=self._intrinsic)
 
     def grid(self, n_axes: int) -> int:
         """Return the number of the thread."""
@@ -216,6 +221,10 @@ class _Thread(ModuleType):
         return lambda function: function
 
     @staticmethod
+    def _intrinsic(operation: Any) -> Any:
+        return {"plus": np.add, "times": np.multiply}[operation.__name__]
+
+    @staticmethod
     def _add(array: Any, index: Any, value: Any) -> None:
         array[index] += value
 
@@ -224,18 +233,22 @@ _THREAD = _Thread()
 _MODULES = [
     f"anamorph.{floor}.cuda.{name}"
     for floor, names in {
-        "kernels": "launch places fourier warps steps spectrum derivatives blocks stencils "
-        "smoothing",
+        "kernels": "launch places fourier warps steps spectrum geodesics derivatives blocks "
+        "stencils smoothing",
         "likelihoods": "gaussian bernoulli categorical",
     }.items()
     for name in names.split()
 ]
 
 
-def _simulate(kernel: Any, n_threads: int, *arguments: Any) -> None:
+def _prepare(kernel: Any, n_threads: int, *arguments: Any) -> Any:
     host = _host(list(arguments))
-    # Some threads more than asked for, as in the last block of a real launch.
-    with np.errstate(all="ignore"):  # a GPU does not warn
-        for number in range(n_threads + 3 if n_threads else 0):
-            _THREAD.number = number
-            kernel.function(*host)
+
+    def run() -> None:
+        # Some threads more than asked for, as in the last block of a real launch.
+        with np.errstate(all="ignore"):  # a GPU does not warn
+            for number in range(n_threads + 3):
+                _THREAD.number = number
+                kernel.function(*host)
+
+    return run

@@ -19,7 +19,13 @@ from anamorph.geometry.penalties import (
     inverse_symbol,
     velocity_symbol,
 )
-from anamorph.kernels.device import beside, fourier_namespace, is_on_device, kernels_for
+from anamorph.kernels.device import (
+    array_namespace,
+    beside,
+    fourier_namespace,
+    is_on_device,
+    kernels_for,
+)
 from anamorph.kernels.spectrum import multiply_symbol
 from anamorph.kernels.threads import n_threads
 
@@ -102,7 +108,8 @@ def _apply(
         n_fields = array.size // (d * math.prod(space))
         room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
         room[:n_fields] = array.reshape(n_fields, d, *space)
-        apply_symbol_on_device(room, on_device, room, n_fields)
+        mean = array_namespace(array).empty((n_fields, d), np.float32)
+        kernels_for(array, "anamorph.kernels.spectrum").SymbolProduct(room, on_device, room, mean)()
         applied: Array = room[:n_fields].reshape(array.shape)
         return applied
     symbol = packed_symbol(weights, space, size, array.dtype, inverse=inverse)
@@ -174,27 +181,3 @@ def symbol_on_device(
     symbol = packed_symbol(penalty, space, voxel_size, dtype, inverse=inverse).T
     on_device: Array = import_module("cupy").asarray(symbol / math.prod(space), np.float32)
     return on_device.copy()
-
-
-def apply_symbol_on_device(
-    fields: Array, symbol: Array, out: Array, n_fields: int, mean: Array | None = None
-) -> None:
-    """Fill `out` with vector fields multiplied by a symbol in the Fourier domain.
-
-    Parameters
-    ----------
-    fields, out : (room, d, *space)
-        See `kernels.cuda.fourier`; they may be the same.
-    symbol : (packed d x d, frequency)
-    n_fields : int
-        How many there are.
-    mean : (N, d), optional
-        The mean over space that the results have, where it is known better than the input can
-        tell.
-    """
-    fourier = kernels_for(fields, "anamorph.kernels.fourier")
-    spectrum = fourier.transform(fields)
-    flat = spectrum.view(np.float32).reshape(*spectrum.shape[:2], -1)
-    kernels = kernels_for(fields, "anamorph.kernels.spectrum")
-    kernels.multiply_symbol(flat, symbol, mean, n_fields)
-    fourier.transform_back(spectrum, out)

@@ -118,7 +118,7 @@ def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:
     kernel = getattr(kernels_for(images, "anamorph.kernels.warps"), name)
     n_images, n_voxels = len(images), _n_voxels(images)
     flat = [array.reshape(n_images, -1, n_voxels) for array in (images, warps, out)]
-    kernel(n_images * n_voxels, *flat, images.shape[2:])
+    kernel(*flat, images.shape[2:])
 
 
 def _run(kernel: Callable[..., None], images: Array, warps: Array, out: Array) -> None:

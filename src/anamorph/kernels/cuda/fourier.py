@@ -29,24 +29,26 @@ def empty_fields(n_fields: int, n_axes: int, space: tuple[int, ...]) -> Any:
     return cupy.empty((room_for(n_fields), n_axes, *space), np.float32)
 
 
-def transform(fields: Any) -> Any:
-    """Return the spectra (room, d, ..., n // 2 + 1) of fields (room, d, *space), unscaled."""
+def empty_spectra(fields: Any) -> Any:
+    """Return complex64 spectra (room, d, ..., n // 2 + 1) for fields (room, d, *space)."""
     *leading, last = fields.shape
-    spectrum = cupy.empty((*leading, last // 2 + 1), np.complex64)
-    _plan(fields.shape, "R2C").fft(fields, spectrum, cupy.cuda.cufft.CUFFT_FORWARD)
-    return spectrum
+    return cupy.empty((*leading, last // 2 + 1), np.complex64)
 
 
-def transform_back(spectrum: Any, fields: Any) -> None:
+def transform(fields: Any, spectra: Any) -> None:
+    """Fill spectra with the unscaled transform of fields."""
+    _plan(fields.shape, "R2C").fft(fields, spectra, cupy.cuda.cufft.CUFFT_FORWARD)
+
+
+def transform_back(spectra: Any, fields: Any) -> None:
     """Fill fields with the unscaled inverse transform of spectra, which are lost."""
-    _plan(fields.shape, "C2R").fft(spectrum, fields, cupy.cuda.cufft.CUFFT_INVERSE)
+    _plan(fields.shape, "C2R").fft(spectra, fields, cupy.cuda.cufft.CUFFT_INVERSE)
 
 
 @lru_cache(maxsize=_MOST_PLANS)
 def _plan(shape: tuple[int, ...], kind: str) -> Any:
     axes = tuple(range(2, len(shape)))
+    fields = cupy.empty(shape, np.float32)
     if kind == "R2C":
-        return get_fft_plan(cupy.empty(shape, np.float32), axes=axes, value_type=kind)
-    *leading, last = shape
-    spectrum = cupy.empty((*leading, last // 2 + 1), np.complex64)
-    return get_fft_plan(spectrum, shape=shape[2:], axes=axes, value_type=kind)
+        return get_fft_plan(fields, axes=axes, value_type=kind)
+    return get_fft_plan(empty_spectra(fields), shape=shape[2:], axes=axes, value_type=kind)

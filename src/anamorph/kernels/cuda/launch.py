@@ -26,7 +26,7 @@ from numba.np.numpy_support import from_dtype
 from anamorph.kernels.compile import logger
 
 _THREADS_PER_BLOCK = 256
-_MOST_THREADS = 2**32 - _THREADS_PER_BLOCK
+MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divide_quickly`
 # How the driver is told where the packed arguments are, and how many bytes.
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 _SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
@@ -48,16 +48,20 @@ class DeviceKernel:
 
     def __call__(self, n_threads: int, *arguments: Any) -> None:
         """Launch the kernel, and go on without waiting for it."""
-        if n_threads == 0:
-            return
-        if n_threads > _MOST_THREADS:  # they are numbered in 32 bits: see `places`
-            raise ValueError(f"a kernel has at most {_MOST_THREADS} threads, got {n_threads}")
+        if n_threads:
+            self.prepare(n_threads, *arguments)()
+
+    def prepare(self, n_threads: int, *arguments: Any) -> Launch:
+        """Return the launch with these arguments, which can be done any number of times."""
+        if not 0 < n_threads <= MOST_THREADS:
+            raise ValueError(f"a kernel has 1 to {MOST_THREADS} threads, got {n_threads}")
         values: list[Any] = []
         layout = "".join([_flatten(argument, values) for argument in arguments])
         compiled = self._compiled.get(layout)
         if compiled is None:
             compiled = self._compiled[layout] = self._compile(arguments)
-        _launch(compiled.kernel.ptr, -(-n_threads // _THREADS_PER_BLOCK), layout, values)
+        n_blocks = -(-n_threads // _THREADS_PER_BLOCK)
+        return Launch(compiled.kernel.ptr, n_blocks, struct.pack(layout, *values), arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> Any:
         signature = types.void(*map(_numba_type, arguments))
@@ -79,6 +83,30 @@ class DeviceKernel:
         return cupy.RawModule(path=str(path)).get_function(entry.group(1))
 
 
+class Launch:
+    """A kernel with its arguments, all that the driver wants to know of them prepared.
+
+    To prepare one takes longer than to do it, and as long as many kernels run.
+    """
+
+    def __init__(self, function: int, n_blocks: int, packed: bytes, arguments: Any) -> None:
+        self._arguments = arguments  # so that no array is freed before
+        self._buffer = ctypes.create_string_buffer(packed, len(packed))
+        self._size = ctypes.c_size_t(len(packed))
+        self._extra = (ctypes.c_void_p * 5)(
+            *(_BUFFER_POINTER, ctypes.addressof(self._buffer)),
+            *(_BUFFER_SIZE, ctypes.addressof(self._size), 0),
+        )
+        self._grid = function, n_blocks, 1, 1, _THREADS_PER_BLOCK, 1, 1, 0
+
+    def __call__(self) -> None:
+        """Launch the kernel on the stream that CuPy works on, and go on without waiting for it."""
+        stream = cupy.cuda.get_current_stream().ptr
+        code = _driver().cuLaunchKernel(*self._grid, stream, None, self._extra)
+        if code:
+            raise RuntimeError(f"the GPU did not take a kernel: CUDA error {code}")
+
+
 def device_kernel(function: Callable[..., None]) -> DeviceKernel:
     """Make a kernel of what one thread does."""
     return DeviceKernel(function)
@@ -97,26 +125,12 @@ def _flatten(argument: Any, values: list[Any]) -> str:
         values += argument.strides
         return _ARRAYS[argument.dtype.char] + "q" * (5 + 2 * argument.ndim)
     if isinstance(argument, tuple):
-        values += argument
-        return "\t\n" + "q" * len(argument)
+        if isinstance(argument[0], int):
+            values += argument
+            return "\t\n" + "q" * len(argument)
+        return "\t\n" + "".join([_flatten(item, values) for item in argument])
     values.append(argument)
     return _SCALARS[type(argument)]
-
-
-def _launch(function: int, n_blocks: int, layout: str, values: list[Any]) -> None:
-    """Launch a kernel on the stream that CuPy works on."""
-    packed = struct.pack(layout, *values)
-    buffer = ctypes.create_string_buffer(packed, len(packed))
-    size = ctypes.c_size_t(len(packed))
-    extra = (ctypes.c_void_p * 5)(
-        *(_BUFFER_POINTER, ctypes.addressof(buffer)), *(_BUFFER_SIZE, ctypes.addressof(size)), 0
-    )
-    stream = cupy.cuda.get_current_stream().ptr
-    code = _driver().cuLaunchKernel(
-        *(function, n_blocks, 1, 1, _THREADS_PER_BLOCK, 1, 1, 0, stream, None), extra
-    )
-    if code:
-        raise RuntimeError(f"the GPU did not take a kernel: CUDA error {code}")
 
 
 @cache
@@ -131,7 +145,7 @@ def _numba_type(argument: Any) -> Any:
     if isinstance(argument, cupy.ndarray):
         return types.Array(from_dtype(argument.dtype), argument.ndim, "C")
     if isinstance(argument, tuple):
-        return types.UniTuple(types.int64, len(argument))
+        return types.UniTuple(_numba_type(argument[0]), len(argument))
     return {int: types.int64, bool: types.boolean, np.float32: types.float32}[type(argument)]
 
 

@@ -1,30 +1,102 @@
-"""Where a thread stands: numbers of threads taken apart into images, voxels and coordinates."""
+"""Where a thread stands: numbers of threads taken apart into images, voxels and coordinates.
+
+A GPU counts in 32 bits, and takes several instructions for what has 64, which is how Numba counts.
+Kernels that run often therefore add and multiply by `plus` and `times`.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import types
+from numba.cuda import extending
 
 from anamorph.kernels.cuda.launch import device_function
+
+Divisor = tuple[int, int, int]
+_intrinsic: Any = extending.intrinsic  # what Numba says of its type is not so
+_SIGNATURE = types.int32(types.int32, types.int32)
+
+
+@_intrinsic
+def plus(typing, a, b):
+    """Return a + b in 32 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, numbers: Any) -> Any:
+        return builder.add(*numbers)
+
+    return _SIGNATURE, generate
+
+
+@_intrinsic
+def times(typing, a, b):
+    """Return a * b in 32 bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, numbers: Any) -> Any:
+        return builder.mul(*numbers)
+
+    return _SIGNATURE, generate
+
+
+@device_function
+def index(start, offset):
+    """Return the place start + offset: unsigned, since negative ones would count from the end."""
+    return np.uint32(plus(start, offset))
+
+
+def divisor(number: int) -> Divisor:
+    """Return what `divide_quickly` wants to know of a number: it, a factor and a shift.
+
+    For any n below 2^31, n // number = (n * factor) >> shift (Granlund and Montgomery, 1994).
+    """
+    shift = 31 + (number - 1).bit_length()
+    return number, 2**shift // number + 1, shift
+
+
+@device_function
+def length_of(divisor):
+    """Return the number that a divisor stands for."""
+    return np.int32(divisor[0])
+
+
+@device_function
+def divide_quickly(number, divisor):
+    """Return quotient and remainder, by a multiplication."""
+    product = np.uint64(np.uint64(np.uint32(number)) * np.uint64(np.uint32(divisor[1])))
+    quotient = np.int32(product >> np.uint64(divisor[2]))
+    return quotient, plus(number, -times(quotient, divisor[0]))
 
 
 @device_function
 def divide(number, divisor):
-    """Return quotient and remainder, in 32 bits: in 64 they would take longer than most kernels."""
+    """Return quotient and remainder of any numbers, by a division: several times as slow."""
     quotient = np.uint32(np.uint32(number) // np.uint32(divisor))
     remainder = np.uint32(np.uint32(number) - np.uint32(quotient * np.uint32(divisor)))
     return np.int64(quotient), np.int64(remainder)
 
 
 @device_function
-def index(place):
-    """Return a place in memory that is known not to count from the end, as negative ones do."""
-    return np.int64(np.uint32(place))
+def coordinates(voxel, shape):
+    """Return (z, y, x) of a voxel; z is 0 in a plane."""
+    row, x = divide_quickly(voxel, shape[len(shape) - 1])
+    z, y = divide_quickly(row, shape[len(shape) - 2])
+    return z, y, x
+
+
+@device_function
+def wrapped(point, axis):
+    """Return a coordinate on a periodic axis, of a point that may be anywhere."""
+    is_before = point < 0
+    _, place = divide_quickly(plus(-1, -point) if is_before else point, axis)
+    return plus(length_of(axis), plus(-1, -place)) if is_before else place
 
 
 @device_function
 def neighbours(voxel, coordinate, stride, length):
     """Return the voxels before and after one along an axis, on a periodic grid."""
-    span = (length - 1) * stride
-    before = voxel - stride if coordinate > 0 else voxel + span
-    after = voxel + stride if coordinate < length - 1 else voxel - span
-    return index(before), index(after)
+    last = plus(length, -1)
+    span = times(last, stride)
+    before = plus(voxel, -stride if coordinate > 0 else span)
+    after = plus(voxel, stride if coordinate < last else -span)
+    return np.uint32(before), np.uint32(after)

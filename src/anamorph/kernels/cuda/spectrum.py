@@ -2,63 +2,110 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numba import cuda
 
+from anamorph.kernels.cuda.fourier import empty_spectra, transform, transform_back
 from anamorph.kernels.cuda.launch import device_kernel
-from anamorph.kernels.cuda.places import divide, index
+from anamorph.kernels.cuda.places import (
+    divide_quickly,
+    divisor,
+    index,
+    length_of,
+    plus,
+    times,
+)
 
 _ZERO = np.float32(0)
-_FIELDS_PER_THREAD = 8  # which share what is read of the symbol
-_FEWEST_THREADS = 2**19  # that keep a GPU busy
+_TILE = 32  # numbers of a field next to each other
+_MOST_FIELDS = 8  # whose tiles are next to each other, so that the symbol is read once for all
 
 
 @device_kernel
-def _multiply_symbol(spectrum, symbol, mean, has_mean, n_fields, each):
-    """One thread per number of a field, for `each` fields."""
-    some, i = divide(cuda.grid(1), spectrum.shape[2])
-    k = index(i >> 1)
-    first = index(some * each)
-    last = min(first + each, n_fields)
-    if has_mean and k == 0:
-        for n in range(first, last):
-            for axis in range(spectrum.shape[1]):
-                spectrum[n, axis, i] = mean[n, axis] if i == 0 else _ZERO
-    elif spectrum.shape[1] == 2:
-        s_11, s_22, s_12 = symbol[0, k], symbol[1, k], symbol[2, k]
-        for n in range(first, last):
-            a, b = spectrum[n, 0, i], spectrum[n, 1, i]
-            spectrum[n, 0, i] = s_11 * a + s_12 * b
-            spectrum[n, 1, i] = s_12 * a + s_22 * b
+def _multiply_symbol(
+    spectrum, symbol, mean, kept, is_mean_known, n_fields, n_axes, width, n_tiles, together
+):
+    """Multiply spectra by a symbol; one thread per tile of some fields, field and number.
+
+    Arrays are flat, `n_tiles` and `together` divisors. The others are as for `SymbolProduct`.
+    """
+    thread = cuda.grid(1)
+    rest, member = divide_quickly(thread // _TILE, together)
+    group, tile = divide_quickly(rest, n_tiles)
+    n = plus(times(group, length_of(together)), member)
+    i = plus(times(tile, _TILE), thread % _TILE)
+    if n >= n_fields or i >= width:
+        return
+    k, n_frequencies = i >> 1, width >> 1
+    first = plus(times(n, times(n_axes, width)), i)
+    second, third = plus(first, width), plus(first, times(2, width))
+    if i == 0 and not is_mean_known:
+        for axis in range(n_axes):
+            total = spectrum[index(first, times(axis, width))]
+            mean[index(times(n, n_axes), axis)] = kept * total
+    if k == 0 and is_mean_known:
+        for axis in range(n_axes):
+            known = mean[index(times(n, n_axes), axis)]
+            spectrum[index(first, times(axis, width))] = known if i == 0 else _ZERO
+    elif n_axes == 2:
+        a, b = spectrum[index(first, 0)], spectrum[index(second, 0)]
+        s_11, s_22 = symbol[index(k, 0)], symbol[index(k, n_frequencies)]
+        s_12 = symbol[index(k, times(2, n_frequencies))]
+        spectrum[index(first, 0)] = s_11 * a + s_12 * b
+        spectrum[index(second, 0)] = s_12 * a + s_22 * b
     else:
-        s_11, s_22, s_33 = symbol[0, k], symbol[1, k], symbol[2, k]
-        s_12, s_13, s_23 = symbol[3, k], symbol[4, k], symbol[5, k]
-        for n in range(first, last):
-            a, b, c = spectrum[n, 0, i], spectrum[n, 1, i], spectrum[n, 2, i]
-            spectrum[n, 0, i] = s_11 * a + s_12 * b + s_13 * c
-            spectrum[n, 1, i] = s_12 * a + s_22 * b + s_23 * c
-            spectrum[n, 2, i] = s_13 * a + s_23 * b + s_33 * c
+        a, b = spectrum[index(first, 0)], spectrum[index(second, 0)]
+        c = spectrum[index(third, 0)]
+        s_11, s_22 = symbol[index(k, 0)], symbol[index(k, n_frequencies)]
+        s_33 = symbol[index(k, times(2, n_frequencies))]
+        s_12 = symbol[index(k, times(3, n_frequencies))]
+        s_13 = symbol[index(k, times(4, n_frequencies))]
+        s_23 = symbol[index(k, times(5, n_frequencies))]
+        spectrum[index(first, 0)] = s_11 * a + s_12 * b + s_13 * c
+        spectrum[index(second, 0)] = s_12 * a + s_22 * b + s_23 * c
+        spectrum[index(third, 0)] = s_13 * a + s_23 * b + s_33 * c
 
 
-def multiply_symbol(spectrum: Any, symbol: Any, mean: Any | None, n_fields: int) -> None:
-    """Multiply spectra of vector fields by a symbol, in place.
+class SymbolProduct:
+    """Vector fields multiplied by a symbol in the Fourier domain, any number of times.
 
     Parameters
     ----------
-    spectrum : (room, d, 2 * frequency)
-        Real and imaginary parts side by side.
+    fields, out : (room, d, *space)
+        See `fourier`; they may be the same.
     symbol : (packed d x d, frequency)
-    mean : (N, d), optional
-        The coefficients at frequency zero where they are known.
-    n_fields : int
-        N.
+    mean : (N, d)
+        The means over space of N fields: of the results, if they are known better than the input
+        can tell; else it is filled with those of the input, times `kept`.
     """
-    width = spectrum.shape[2]
-    each = min(_FIELDS_PER_THREAD, max(1, n_fields * width // _FEWEST_THREADS))
-    has_mean = mean is not None
-    known = mean if has_mean else symbol
-    _multiply_symbol(
-        -(-n_fields // each) * width, spectrum, symbol, known, has_mean, n_fields, each
-    )
+
+    def __init__(
+        self,
+        fields: Any,
+        symbol: Any,
+        out: Any,
+        mean: Any,
+        *,
+        is_mean_known: bool = False,
+        kept: float = 1.0,
+    ) -> None:
+        self._fields, self._out, self._spectra = fields, out, empty_spectra(fields)
+        n_fields, n_axes = mean.shape
+        n_voxels, width = math.prod(fields.shape[2:]), 2 * symbol.shape[1]
+        together, n_tiles = min(_MOST_FIELDS, n_fields), -(-width // _TILE)
+        n_groups = -(-n_fields // together)
+        self._multiply = _multiply_symbol.prepare(
+            n_groups * together * n_tiles * _TILE,
+            *(self._spectra.view(np.float32).ravel(), symbol.ravel(), mean.ravel()),
+            *(np.float32(kept / n_voxels), is_mean_known, n_fields, n_axes, width),
+            *(divisor(n_tiles), divisor(together)),
+        )
+
+    def __call__(self) -> None:
+        """Fill `out` with the products."""
+        transform(self._fields, self._spectra)
+        self._multiply()
+        transform_back(self._spectra, self._out)

@@ -4,7 +4,10 @@ Steps of at most one voxel are pushed by gathering from the 3^d neighbours, with
 additions. Which images take longer steps is noted on the GPU, where it is known, so that the
 processor need not wait for it: both kernels are launched, and each does its images.
 
-Fields are (N, d, voxel); some have room for more images than there are, see `fourier`.
+Fields are (N, d, voxel), some with room for more images than there are: see `fourier`. They are
+handed over flat, and the shape of a grid as one `places.Divisor` for each axis. Kernels read all
+they need before they write: what is written might be what is read next, as far as the compiler
+knows.
 """
 
 from __future__ import annotations
@@ -13,119 +16,156 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
-from anamorph.kernels.cuda.places import divide, index, neighbours
-from anamorph.kernels.cuda.warps import corners, interpolate_2d, push_voxel
+from anamorph.kernels.cuda.places import (
+    coordinates,
+    divide_quickly,
+    index,
+    length_of,
+    neighbours,
+    plus,
+    times,
+    wrapped,
+)
+from anamorph.kernels.cuda.warps import corners, interpolate_2d, interpolate_3d, push_voxel
 
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
 @device_kernel
-def begin_path(velocity, scale, displacement, is_long):
-    """Set displacement = scale * velocity, and note which images take long steps.
+def begin_path(fields, scale, velocity, displacement, is_long, shape, n_voxels):
+    """Set velocity = fields and displacement = scale * fields, and note which steps are long.
 
     is_long : (N,) int32, zero before; one thread per image and voxel.
     """
-    n_voxels = velocity.shape[2]
-    n, voxel = divide(cuda.grid(1), n_voxels)
+    n, voxel = divide_quickly(cuda.grid(1), n_voxels)
     if n >= is_long.size:
         return
-    for axis in range(velocity.shape[1]):
-        step = scale * velocity[n, axis, voxel]
-        displacement[n, axis, voxel] = step
-        if not abs(step) <= _ONE:
+    place = plus(times(n, times(len(shape), length_of(n_voxels))), voxel)
+    for _ in range(len(shape)):
+        speed = fields[np.uint32(place)]
+        velocity[np.uint32(place)] = speed
+        displacement[np.uint32(place)] = scale * speed
+        if not abs(scale * speed) <= _ONE:
             is_long[n] = 1
+        place = plus(place, length_of(n_voxels))
+
+
+@device_function
+def _change_along(velocity, first, n_voxels, momentum, before, after, n_axes):
+    """Return the sum over i of (v_i(after) - v_i(before)) u_i, of the image that is at `first`."""
+    total = _ZERO
+    for i in range(n_axes):
+        start = plus(first, times(i, n_voxels))
+        difference = velocity[index(start, after)] - velocity[index(start, before)]
+        total += difference * momentum[i]
+    return total
 
 
 @device_kernel
-def transposed_jacobian_step(momentum, velocity, scale, out, shape):
+def transposed_jacobian_step(momentum, velocity, scale, out, n_images, shape, n_voxels):
     """Set out = D(id + scale velocity)' momentum; one thread per image and voxel."""
-    n_voxels = out.shape[2]
-    n, voxel = divide(cuda.grid(1), n_voxels)
-    if n >= out.shape[0]:
+    n, voxel = divide_quickly(cuda.grid(1), n_voxels)
+    if n >= n_images:
         return
-    half = _HALF * scale
-    rest, stride = voxel, 1
-    for axis in range(len(shape) - 1, -1, -1):
-        length = shape[axis]
-        rest, coordinate = divide(rest, length)
-        before, after = neighbours(voxel, coordinate, stride, length)
-        total = momentum[n, axis, voxel]
-        for i in range(len(shape)):
-            difference = velocity[n, i, after] - velocity[n, i, before]
-            total += half * difference * momentum[n, i, voxel]
-        out[n, axis, voxel] = total
-        stride *= length
+    size, n_axes, half = length_of(n_voxels), len(shape), _HALF * scale
+    nx, ny = length_of(shape[n_axes - 1]), length_of(shape[n_axes - 2])
+    first = times(n, times(n_axes, size))
+    place = plus(first, voxel)
+    last = plus(place, times(n_axes - 1, size))
+    u = momentum[index(place, 0)], momentum[index(place, size)], momentum[index(last, 0)]
+    z, y, x = coordinates(voxel, shape)
+    left, right = neighbours(voxel, x, 1, nx)
+    upper, lower = neighbours(voxel, y, nx, ny)
+    along_x = _change_along(velocity, first, size, u, left, right, n_axes)
+    along_y = _change_along(velocity, first, size, u, upper, lower, n_axes)
+    if n_axes == 2:
+        out[index(place, 0)] = u[0] + half * along_y
+        out[index(last, 0)] = u[1] + half * along_x
+    else:
+        front, back = neighbours(voxel, z, times(nx, ny), length_of(shape[0]))
+        along_z = _change_along(velocity, first, size, u, front, back, n_axes)
+        out[index(place, 0)] = u[0] + half * along_z
+        out[index(place, size)] = u[1] + half * along_y
+        out[index(last, 0)] = u[2] + half * along_x
 
 
 @device_function
-def _wrapped(point, length):
-    if point < 0:
-        return point + length
-    return point - length if point >= length else point
-
-
-@device_function
-def _tent(distance):
-    return max(_ZERO, _ONE - abs(distance))
+def _share(step, offset):
+    """Return what a short step gives to the place one back (-1), its own (0) or one on (1)."""
+    if offset == 0:
+        return _ONE - abs(step)
+    return max(_ZERO, step) if offset == 1 else max(_ZERO, -step)
 
 
 @device_kernel
-def push_short_steps(momentum, velocity, scale, is_long, out, shape, run):
+def push_short_steps(
+    momentum, velocity, scale, is_long, is_long_next, out, shape, n_lines, n_runs, run
+):
     """Push along scale * velocity where that is short, and leave zeros where it is not.
 
     A thread follows the first axis for `run` voxels. Each voxel it passes gives to the one before
     it, its own and the one after it along that axis, of which three are carried along; along the
     other axes, it gathers from the neighbours. So each is looked at a third as often as if all
     were gathered. One thread per image, run, and line along the first axis.
+
+    is_long, is_long_next : (N,) int32
+        Which images take a long step now; it is cleared for the next one.
     """
-    length, n_lines = shape[0], out.shape[2] // shape[0]
-    n, rest = divide(cuda.grid(1), n_lines * ((length + run - 1) // run))
+    rest, line = divide_quickly(cuda.grid(1), n_lines)
+    n, start = divide_quickly(rest, n_runs)
     if n >= is_long.size:
         return
-    start, line = divide(rest, n_lines)
-    start *= run
-    stop = min(start + run, length)
-    nx, ny = shape[len(shape) - 1], shape[len(shape) - 2]
-    y, x = divide(line, nx)
+    if line == 0 and start == 0:
+        is_long_next[n] = 0
+    is_short = is_long[n] == 0
+    length, size, last = length_of(shape[0]), length_of(n_lines), len(shape) - 1
+    nx = length_of(shape[last])
+    start = times(start, run)
+    stop = min(plus(start, run), length)
+    y, x = divide_quickly(line, shape[last])
     left, right = neighbours(x, x, 1, nx)
+    n_voxels = times(length, size)
+    first_0 = times(n, times(len(shape), n_voxels))
+    first_1, first_2 = plus(first_0, n_voxels), plus(first_0, times(last, n_voxels))
     before_0, before_1, before_2 = _ZERO, _ZERO, _ZERO
     here_0, here_1, here_2 = _ZERO, _ZERO, _ZERO
     after_0, after_1, after_2 = _ZERO, _ZERO, _ZERO
     for p in range(start - 1, stop + 1):
-        plane = _wrapped(p, length) * n_lines
+        plane = times(wrapped(p, shape[0]), size)
         for oy in range(-1, 2) if len(shape) == 3 else range(1):
-            row = plane + (_wrapped(y - oy, ny) * nx if len(shape) == 3 else 0)
+            row = plane
+            if len(shape) == 3:
+                row = plus(plane, times(wrapped(plus(y, -oy), shape[1]), nx))
             for ox in range(-1, 2):
-                place = index(row + (x if ox == 0 else (left if ox == 1 else right)))
-                weight = _tent(np.float32(ox) - scale * velocity[n, len(shape) - 1, place])
+                place = plus(row, x if ox == 0 else (left if ox == 1 else right))
+                weight = _share(scale * velocity[index(first_2, place)], ox)
                 if len(shape) == 3:
-                    weight *= _tent(np.float32(oy) - scale * velocity[n, 1, place])
-                step = scale * velocity[n, 0, place]
+                    weight *= _share(scale * velocity[index(first_1, place)], oy)
+                step = scale * velocity[index(first_0, place)]
                 back, stay, on = (
-                    weight * max(_ZERO, -step),
-                    weight * (_ONE - abs(step)),
-                    weight * max(_ZERO, step),
+                    weight * _share(step, -1),
+                    weight * _share(step, 0),
+                    weight * _share(step, 1),
                 )
-                value = momentum[n, 0, place]
+                value = momentum[index(first_0, place)]
                 before_0 += back * value
                 here_0 += stay * value
                 after_0 += on * value
-                value = momentum[n, 1, place]
+                value = momentum[index(first_1, place)]
                 before_1 += back * value
                 here_1 += stay * value
                 after_1 += on * value
                 if len(shape) == 3:
-                    value = momentum[n, 2, place]
+                    value = momentum[index(first_2, place)]
                     before_2 += back * value
                     here_2 += stay * value
                     after_2 += on * value
         if p > start:
-            place = index((p - 1) * n_lines + line)
-            is_short = is_long[n] == 0
-            out[n, 0, place] = before_0 if is_short else _ZERO
-            out[n, 1, place] = before_1 if is_short else _ZERO
+            place = plus(times(p - 1, size), line)
+            out[index(first_0, place)] = before_0 if is_short else _ZERO
+            out[index(first_1, place)] = before_1 if is_short else _ZERO
             if len(shape) == 3:
-                out[n, 2, place] = before_2 if is_short else _ZERO
+                out[index(first_2, place)] = before_2 if is_short else _ZERO
         before_0, before_1, before_2 = here_0, here_1, here_2
         here_0, here_1, here_2 = after_0, after_1, after_2
         after_0, after_1, after_2 = _ZERO, _ZERO, _ZERO
@@ -133,48 +173,52 @@ def push_short_steps(momentum, velocity, scale, is_long, out, shape, run):
 
 @device_kernel
 def push_long_steps(momentum, velocity, scale, is_long, out, shape, n_workers):
-    """Push along scale * velocity where that is long, added to `out`.
+    """Push along scale * velocity where that is long, added to `out`; fields are not flat.
 
-    `n_workers` threads per image, each for some of its voxels: most images have none to push.
+    Some threads per image, each for some of its voxels: most images have none to push.
     """
-    n, worker = divide(cuda.grid(1), n_workers)
+    n, worker = divide_quickly(cuda.grid(1), n_workers)
     if n < is_long.size and is_long[n] != 0:
-        for voxel in range(worker, out.shape[2], n_workers):
+        for voxel in range(worker, out.shape[2], n_workers[0]):
             push_voxel(momentum, velocity, scale, out, shape, n, voxel)
 
 
 @device_kernel
-def compose_step(displacement, velocity, scale, out, is_long, shape):
+def compose_step(displacement, velocity, scale, out, is_long, shape, n_voxels):
     """Compose with a step s = scale * velocity: out = s + displacement(id + s).
 
     It notes, in `is_long` (N,), which images take long steps; one thread per image and voxel.
     """
-    n_voxels = out.shape[2]
-    n, voxel = divide(cuda.grid(1), n_voxels)
-    if n >= out.shape[0]:
+    n, voxel = divide_quickly(cuda.grid(1), n_voxels)
+    if n >= is_long.size:
         return
-    y, nx, ny = len(shape) - 2, shape[len(shape) - 1], shape[len(shape) - 2]
-    row, x = divide(voxel, nx)
-    plane, row = divide(row, ny)
-    step_y, step_x = scale * velocity[n, y, voxel], scale * velocity[n, y + 1, voxel]
-    left, right, fx = corners(step_x, x, 1, nx)
-    upper, lower, fy = corners(step_y, row, nx, ny)
+    size, n_axes = length_of(n_voxels), len(shape)
+    nx, ny = length_of(shape[n_axes - 1]), length_of(shape[n_axes - 2])
+    first = times(n, times(n_axes, size))
+    place = plus(first, voxel)
+    last = plus(place, times(n_axes - 1, size))
+    z, y, x = coordinates(voxel, shape)
+    step_y, step_x = scale * velocity[index(last, -size)], scale * velocity[index(last, 0)]
+    left, right, fx = corners(step_x, x, 1, shape[n_axes - 1])
+    upper, lower, fy = corners(step_y, y, nx, shape[n_axes - 2])
+    upper, lower = plus(upper, first), plus(lower, first)
     is_short = abs(step_y) <= _ONE and abs(step_x) <= _ONE
-    if len(shape) == 2:
-        for c in range(2):
-            value = interpolate_2d(displacement, n, c, upper, lower, left, right, fy, fx)
-            out[n, c, voxel] = value + scale * velocity[n, c, voxel]
+    if n_axes == 2:
+        moved_y = interpolate_2d(displacement, upper, lower, left, right, fy, fx)
+        upper, lower = plus(upper, size), plus(lower, size)
+        moved_x = interpolate_2d(displacement, upper, lower, left, right, fy, fx)
     else:
-        step_z = scale * velocity[n, 0, voxel]
+        step_z = scale * velocity[index(place, 0)]
         is_short = is_short and abs(step_z) <= _ONE
-        front, back, fz = corners(step_z, plane, nx * ny, shape[0])
-        for c in range(3):
-            value = interpolate_2d(
-                displacement, n, c, front + upper, front + lower, left, right, fy, fx
-            )
-            behind = interpolate_2d(
-                displacement, n, c, back + upper, back + lower, left, right, fy, fx
-            )
-            out[n, c, voxel] = value + fz * (behind - value) + scale * velocity[n, c, voxel]
+        front, back, fz = corners(step_z, z, times(nx, ny), shape[0])
+        around = front, back, left, right, fz, fy, fx
+        moved_z = interpolate_3d(displacement, upper, lower, around)
+        upper, lower = plus(upper, size), plus(lower, size)
+        moved_y = interpolate_3d(displacement, upper, lower, around)
+        upper, lower = plus(upper, size), plus(lower, size)
+        moved_x = interpolate_3d(displacement, upper, lower, around)
+        out[index(place, 0)] = step_z + moved_z
+    out[index(last, -size)] = step_y + moved_y
+    out[index(last, 0)] = step_x + moved_x
     if not is_short:
         is_long[n] = 1

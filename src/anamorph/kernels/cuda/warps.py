@@ -2,112 +2,148 @@
 
 Threads push onto each other's voxels by atomic additions, whose order is not defined: the last
 digits of a push differ from run to run.
+
+The shape of a grid is handed over as one `places.Divisor` for each axis.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_function, device_kernel
-from anamorph.kernels.cuda.places import divide, index
+from anamorph.kernels.cuda.launch import DeviceKernel, device_function, device_kernel
+from anamorph.kernels.cuda.places import (
+    coordinates,
+    divide_quickly,
+    divisor,
+    index,
+    length_of,
+    plus,
+    times,
+    wrapped,
+)
 
 _ONE = np.float32(1)
 
 
 @device_function
-def corners(distance, coordinate, stride, length):
-    """Locate a voxel that is displaced along an axis of some stride and length.
+def corners(distance, coordinate, stride, axis):
+    """Locate a voxel that is displaced along an axis of some stride.
 
     Returns what the grid points before and behind contribute to the place in memory, and how far
     beyond the first it lies.
     """
     whole = math.floor(distance)
-    place = coordinate + np.int64(whole)
-    if place < 0 or place >= length:
-        place %= length
-    behind = place + 1 if place + 1 < length else 0
-    return index(place * stride), index(behind * stride), distance - np.float32(whole)
+    place = wrapped(plus(coordinate, whole), axis)
+    behind = plus(place, 1)
+    if behind == length_of(axis):
+        behind = np.int32(0)
+    return times(place, stride), times(behind, stride), distance - np.float32(whole)
 
 
 @device_function
-def interpolate_2d(image, n, c, upper, lower, left, right, fy, fx):
+def interpolate_2d(image, upper, lower, left, right, fy, fx):
     """Return an image between four of its voxels."""
-    a, b = image[n, c, upper + left], image[n, c, upper + right]
-    p, q = image[n, c, lower + left], image[n, c, lower + right]
+    a, b = image[index(upper, left)], image[index(upper, right)]
+    p, q = image[index(lower, left)], image[index(lower, right)]
     above = a + fx * (b - a)
     below = p + fx * (q - p)
     return above + fy * (below - above)
 
 
 @device_function
-def add_2d(image, n, c, upper, lower, left, right, fy, fx, value):
+def interpolate_3d(image, upper, lower, around):
+    """Return an image between eight of its voxels.
+
+    around : (front, back, left, right, fz, fy, fx)
+    """
+    front, back, left, right, fz, fy, fx = around
+    ahead = interpolate_2d(image, plus(upper, front), plus(lower, front), left, right, fy, fx)
+    behind = interpolate_2d(image, plus(upper, back), plus(lower, back), left, right, fy, fx)
+    return ahead + fz * (behind - ahead)
+
+
+@device_function
+def add_2d(plane, upper, lower, left, right, fy, fx, value):
     """Spread a value over four voxels: the transpose of `interpolate_2d`."""
     below = fy * value
     above = value - below
-    cuda.atomic.add(image, (n, c, upper + left), above - fx * above)
-    cuda.atomic.add(image, (n, c, upper + right), fx * above)
-    cuda.atomic.add(image, (n, c, lower + left), below - fx * below)
-    cuda.atomic.add(image, (n, c, lower + right), fx * below)
+    cuda.atomic.add(plane, index(upper, left), above - fx * above)
+    cuda.atomic.add(plane, index(upper, right), fx * above)
+    cuda.atomic.add(plane, index(lower, left), below - fx * below)
+    cuda.atomic.add(plane, index(lower, right), fx * below)
 
 
 @device_kernel
-def pull_voxels(images, displacement, out, shape):
-    """Set out(x) = image(x + displacement(x)).
-
-    images, out : (N, C, voxel); displacement : (N, d, voxel); one thread per image and voxel.
-    """
-    n_voxels = out.shape[2]
-    n, voxel = divide(cuda.grid(1), n_voxels)
+def _pull_voxels(images, displacement, out, shape, n_voxels):
+    """Pull one voxel of one image."""
+    n, voxel = divide_quickly(cuda.grid(1), n_voxels)
     if n >= out.shape[0]:
         return
-    y, nx, ny = len(shape) - 2, shape[len(shape) - 1], shape[len(shape) - 2]
-    row, x = divide(voxel, nx)
-    plane, row = divide(row, ny)
-    left, right, fx = corners(displacement[n, y + 1, voxel], x, 1, nx)
-    upper, lower, fy = corners(displacement[n, y, voxel], row, nx, ny)
+    last = len(shape) - 1
+    nx, ny = length_of(shape[last]), length_of(shape[last - 1])
+    z, y, x = coordinates(voxel, shape)
+    left, right, fx = corners(displacement[n, last, voxel], x, 1, shape[last])
+    upper, lower, fy = corners(displacement[n, last - 1, voxel], y, nx, shape[last - 1])
     if len(shape) == 2:
         for c in range(out.shape[1]):
-            out[n, c, voxel] = interpolate_2d(images, n, c, upper, lower, left, right, fy, fx)
+            out[n, c, voxel] = interpolate_2d(images[n, c], upper, lower, left, right, fy, fx)
     else:
-        front, back, fz = corners(displacement[n, 0, voxel], plane, nx * ny, shape[0])
+        front, back, fz = corners(displacement[n, 0, voxel], z, times(nx, ny), shape[0])
+        around = front, back, left, right, fz, fy, fx
         for c in range(out.shape[1]):
-            value = interpolate_2d(images, n, c, front + upper, front + lower, left, right, fy, fx)
-            behind = interpolate_2d(images, n, c, back + upper, back + lower, left, right, fy, fx)
-            out[n, c, voxel] = value + fz * (behind - value)
+            out[n, c, voxel] = interpolate_3d(images[n, c], upper, lower, around)
+
+
+def pull_voxels(images: Any, displacement: Any, out: Any, space: tuple[int, ...]) -> None:
+    """Set out(x) = image(x + displacement(x)).
+
+    images, out : (N, C, voxel); displacement : (N, d, voxel)
+    """
+    _for_each_voxel(_pull_voxels, images, displacement, out, space)
 
 
 @device_function
 def push_voxel(images, displacement, scale, out, shape, n, voxel):
     """Add one voxel of an image to those around x + scale * displacement(x)."""
-    y, nx, ny = len(shape) - 2, shape[len(shape) - 1], shape[len(shape) - 2]
-    row, x = divide(voxel, nx)
-    plane, row = divide(row, ny)
-    left, right, fx = corners(scale * displacement[n, y + 1, voxel], x, 1, nx)
-    upper, lower, fy = corners(scale * displacement[n, y, voxel], row, nx, ny)
+    last = len(shape) - 1
+    nx, ny = length_of(shape[last]), length_of(shape[last - 1])
+    z, y, x = coordinates(voxel, shape)
+    left, right, fx = corners(scale * displacement[n, last, voxel], x, 1, shape[last])
+    upper, lower, fy = corners(scale * displacement[n, last - 1, voxel], y, nx, shape[last - 1])
     if len(shape) == 2:
         for c in range(out.shape[1]):
             value = images[n, c, voxel]
-            add_2d(out, n, c, upper, lower, left, right, fy, fx, value)
+            add_2d(out[n, c], upper, lower, left, right, fy, fx, value)
     else:
-        front, back, fz = corners(scale * displacement[n, 0, voxel], plane, nx * ny, shape[0])
+        front, back, fz = corners(scale * displacement[n, 0, voxel], z, times(nx, ny), shape[0])
         for c in range(out.shape[1]):
             value = images[n, c, voxel]
             behind = fz * value
             ahead = value - behind
-            add_2d(out, n, c, front + upper, front + lower, left, right, fy, fx, ahead)
-            add_2d(out, n, c, back + upper, back + lower, left, right, fy, fx, behind)
+            add_2d(out[n, c], front + upper, front + lower, left, right, fy, fx, ahead)
+            add_2d(out[n, c], back + upper, back + lower, left, right, fy, fx, behind)
 
 
 @device_kernel
-def push_voxels(images, displacement, out, shape):
-    """Add images pushed to id + displacement, the transpose of `pull_voxels`, to `out`.
-
-    images, out : (N, C, voxel); displacement : (N, d, voxel); one thread per image and voxel.
-    """
-    n_voxels = out.shape[2]
-    n, voxel = divide(cuda.grid(1), n_voxels)
+def _push_voxels(images, displacement, out, shape, n_voxels):
+    """Push one voxel of one image."""
+    n, voxel = divide_quickly(cuda.grid(1), n_voxels)
     if n < out.shape[0]:
         push_voxel(images, displacement, _ONE, out, shape, n, voxel)
+
+
+def push_voxels(images: Any, displacement: Any, out: Any, space: tuple[int, ...]) -> None:
+    """Add images pushed to id + displacement, the transpose of `pull_voxels`, to `out`."""
+    _for_each_voxel(_push_voxels, images, displacement, out, space)
+
+
+def _for_each_voxel(
+    kernel: DeviceKernel, images: Any, displacement: Any, out: Any, space: tuple[int, ...]
+) -> None:
+    n_images, _, n_voxels = images.shape
+    shape = tuple(map(divisor, space))
+    kernel(n_images * n_voxels, images, displacement, out, shape, divisor(n_voxels))

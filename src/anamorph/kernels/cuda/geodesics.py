@@ -1,0 +1,120 @@
+"""Whole geodesics on a GPU: all that the steps need is prepared before the first.
+
+A step is half a dozen short kernels. To tell the driver of a kernel's arguments takes longer than
+to launch it, so that is done once for all steps; they alternate between two fields, hence twice.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cupy
+import numpy as np
+
+from anamorph.kernels.cuda import steps
+from anamorph.kernels.cuda.fourier import empty_fields
+from anamorph.kernels.cuda.places import divisor
+from anamorph.kernels.cuda.spectrum import SymbolProduct
+
+_FEWEST_THREADS = 2**17  # that keep a GPU busy
+_VOXELS_PER_WORKER = 16  # of images whose steps are too long for the fast way
+
+
+class Geodesic:
+    """The path of some images: their velocity, their momentum and the warp so far.
+
+    Parameters
+    ----------
+    fields : (N, d, *space)
+        Initial velocities.
+    operator, greens_function : (packed d x d, frequency)
+        The symbols of L and of G, divided by the number of voxels.
+    has_mean : bool
+        Whether the mean over space of the velocity is penalised, and so stays the same along the
+        path; if not, it is zero.
+    n_steps : int
+        T.
+    out : (N, d, *space)
+        Where the warp is at the end.
+    """
+
+    def __init__(
+        self,
+        fields: Any,
+        operator: Any,
+        greens_function: Any,
+        has_mean: bool,
+        n_steps: int,
+        out: Any,
+    ) -> None:
+        self._n_images, d, *space = fields.shape
+        self._n_voxels = math.prod(space)
+        self._shape = tuple(map(divisor, space))
+        self._step = np.float32(1 / n_steps)
+        self._velocity, self._momentum = (
+            empty_fields(self._n_images, d, tuple(space)) for _ in range(2)
+        )
+        # Steps alternate between two fields, and between two notes on which images take long ones.
+        warps = out, cupy.empty_like(out)
+        self._warps = warps if n_steps % 2 else warps[::-1]
+        self._is_long = cupy.zeros((2, self._n_images), np.int32)
+        steps.begin_path(
+            self._n_images * self._n_voxels,
+            *(fields.ravel(), -self._step, self._velocity.ravel(), self._warps[0].ravel()),
+            *(self._is_long[0], self._shape, divisor(self._n_voxels)),
+        )
+        mean = cupy.empty((self._n_images, d), np.float32)
+        SymbolProduct(self._velocity, operator, self._momentum, mean, kept=float(has_mean))()
+        self._update_velocity = SymbolProduct(
+            self._momentum, greens_function, self._velocity, mean, is_mean_known=True
+        )
+        self._kernels = [self._prepare(*order) for order in ((0, 1), (1, 0))[: n_steps - 1]]
+        self._n_taken = 0
+
+    @property
+    def velocity(self) -> Any:
+        """The velocity where the path stands, (N, d, *space)."""
+        return self._velocity[: self._n_images]
+
+    def take_step(self) -> None:
+        """Take u to push(D(id - v/T)' u, id + v/T), v to G u, and psi to psi o (id - v/T)."""
+        turn, push_short, push_long, compose = self._kernels[self._n_taken % 2]
+        turn()
+        push_short()
+        push_long()
+        self._update_velocity()
+        compose()
+        self._n_taken += 1
+
+    def _prepare(self, now: int, next_: int) -> tuple[Any, ...]:
+        """Prepare the kernels of a step that takes the warp from one field to the other."""
+        n_images, n_voxels, shape = self._n_images, self._n_voxels, self._shape
+        velocity, momentum = self._velocity.ravel(), self._momentum.ravel()
+        warp, spare = self._warps[now].ravel(), self._warps[next_].ravel()
+        is_long, is_long_next = self._is_long[now], self._is_long[next_]
+        voxels = shape, divisor(n_voxels)
+        turn = steps.transposed_jacobian_step.prepare(
+            n_images * n_voxels, momentum, velocity, -self._step, spare, n_images, *voxels
+        )
+        length = shape[0][0]
+        run = int(np.clip(n_images * n_voxels // _FEWEST_THREADS, 2, length))
+        n_runs, n_lines = -(-length // run), n_voxels // length
+        push_short = steps.push_short_steps.prepare(
+            n_images * n_runs * n_lines,
+            *(spare, velocity, self._step, is_long, is_long_next, momentum),
+            *(shape, divisor(n_lines), divisor(n_runs), run),
+        )
+        n_workers = -(-n_voxels // _VOXELS_PER_WORKER)
+        not_flat = [
+            fields.reshape(*fields.shape[:2], n_voxels)
+            for fields in (self._warps[next_], self._velocity, self._momentum)
+        ]
+        push_long = steps.push_long_steps.prepare(
+            n_images * n_workers,
+            *(*not_flat[:2], self._step, is_long, not_flat[2], shape, divisor(n_workers)),
+        )
+        compose = steps.compose_step.prepare(
+            n_images * n_voxels, warp, velocity, -self._step, spare, is_long_next, *voxels
+        )
+        return turn, push_short, push_long, compose
