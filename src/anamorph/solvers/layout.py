@@ -47,6 +47,11 @@ class Layout(BlockLayout):
         """Return values as an array where fields are."""
         return self._xp.asarray(values, dtype)
 
+    def constants(self, values: Any, dtype: Any) -> Any:
+        """Return numbers for kernels that hardly change: told to a GPU, not kept in its memory."""
+        array = np.asarray(values, dtype)
+        return _as_tuples(array) if self.is_on_device else array
+
     def empty(self, n_components: int, dtype: np.dtype[np.floating]) -> Field:
         """Return a field with nothing in it yet."""
         field: Field = self._xp.empty((n_components, *self.padded, self.lanes), dtype)
@@ -128,6 +133,13 @@ class Layout(BlockLayout):
 def flat(field: Field) -> Field:
     """Return a field seen as (components, padded voxels and lanes)."""
     return field.reshape(field.shape[0], -1)
+
+
+def _as_tuples(array: NDArray[Any]) -> Any:
+    """Return an array as tuples of tuples of numbers."""
+    if array.ndim:
+        return tuple(_as_tuples(row) for row in array)
+    return int(array) if array.dtype.kind == "i" else array[()]
 
 
 def _in_slabs(task: Callable[[int, int], Any], length: int, width: int) -> list[Any]:

@@ -32,8 +32,9 @@ class Operator:
         self.layout, self.spacing, self.regulariser = layout, spacing, regulariser
         self.hessian = hessian
         self._grid = regulariser, layout.space, spacing
-        self.pairs = layout.array(packed_pairs(regulariser.n_components)[: hessian.shape[0]])
-        self._shifts = layout.array(layout.shifts)
+        pairs = packed_pairs(regulariser.n_components)[: hessian.shape[0]]
+        self.pairs = layout.constants(pairs, np.int64)
+        self._shifts = layout.constants(layout.shifts, np.int64)
         self._bent = layout.zeros(regulariser.n_components)
         self._set_coefficients()
 
@@ -46,12 +47,12 @@ class Operator:
             scale = np.asarray(regulariser.voxel_size) ** 2
             elastic = (w3 + w4) * np.outer(units, units)
         inverse_squares = np.asarray(self.spacing) ** -2.0
-        array = self.layout.array
-        self._first = array([w1 + w3], dtype)
-        self._second = array(w2 * inverse_squares, dtype)
-        self._absolute = array(w0 * scale, dtype)
-        self._laplacian = array(np.outer(scale, inverse_squares), dtype)
-        self._elastic = array(elastic, dtype)
+        constants = self.layout.constants
+        self._first = constants([w1 + w3], dtype)
+        self._second = constants(w2 * inverse_squares, dtype)
+        self._absolute = constants(w0 * scale, dtype)
+        self._laplacian = constants(np.outer(scale, inverse_squares), dtype)
+        self._elastic = constants(elastic, dtype)
 
     def apply(self, out: Field, x: Field) -> None:
         """Write (H + L) x; `x` must have its padding filled."""
@@ -100,7 +101,7 @@ class Operator:
         matrix = np.broadcast_to(penalty, (lanes, *penalty.shape)).copy()
         hessian = to_host(self.layout.unload(self.hessian)).reshape(lanes, len(self.pairs), -1)
         voxel = np.arange(hessian.shape[2])
-        for packed, (i, j) in enumerate(to_host(self.pairs)):
+        for packed, (i, j) in enumerate(self.pairs):
             for row, column in {(i, j), (j, i)}:
                 matrix[:, row, voxel, column, voxel] += hessian[:, packed]
         unknowns = len(penalty) * len(voxel)

@@ -23,6 +23,7 @@ _SMALLEST_BLOCK = 1 << 13
 # takes the same time for one system as for many.
 _SHARE_OF_DEVICE = 4
 _BYTES_PER_VOXEL = 256
+_LARGEST_ON_DEVICE = 1 << 27  # whose kernels count in 32 bits
 # Negative entries below this, relative to the largest, are rounding errors of the caller.
 _ROUNDING = 1e-5
 
@@ -49,7 +50,7 @@ class Systems:
         k = self.gradient.shape[0]
         n_voxels = k * prod(self.gradient.shape[2:])
         if is_on_device(self.gradient):
-            most = free_bytes() // _SHARE_OF_DEVICE // _BYTES_PER_VOXEL
+            most = min(_LARGEST_ON_DEVICE, free_bytes() // _SHARE_OF_DEVICE // _BYTES_PER_VOXEL)
             return [slice(*slab) for slab in slabs(k, -(-n_voxels // max(1, most)))]
         count = max(n_voxels // _LARGEST_BLOCK, min(n_threads(), n_voxels // _SMALLEST_BLOCK))
         return [slice(*slab) for slab in slabs(k, count)] if k else []
@@ -117,12 +118,14 @@ def _check_weight(weight: ArrayLike, leading: tuple[int, ...]) -> NDArray[np.flo
 
 def _check_definite(hessian: Field, regulariser: Regulariser) -> None:
     diagonal = hessian[:, : regulariser.n_components]
-    if diagonal.size and diagonal.min() < -_ROUNDING * diagonal.max():
+    # By rows first: of one sum over everything, a GPU makes little.
+    largest, smallest = diagonal.max(axis=-1), diagonal.min(axis=-1)
+    if diagonal.size and smallest.min() < -_ROUNDING * largest.max():
         raise ValueError(
             "hessian must be positive semi-definite at every voxel, "
-            f"got {diagonal.min():.3g} on its diagonal"
+            f"got {smallest.min():.3g} on its diagonal"
         )
-    is_zero = ~diagonal.any(axis=tuple(range(1, diagonal.ndim)))
+    is_zero = ~largest.any(axis=tuple(range(1, largest.ndim)))
     if regulariser.penalty[0] == 0 and is_zero.any():
         raise ValueError(
             "the system is singular: with w0 = 0 in the penalty, hessian must not be zero "

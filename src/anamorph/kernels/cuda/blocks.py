@@ -4,32 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
-from anamorph.kernels.cuda.places import divide
+from anamorph.kernels.cuda.places import (
+    divide_quickly,
+    divisor,
+    index,
+    length_of,
+    plus,
+    times,
+)
 
 
 @device_kernel
 def _fill_halo(block, padded, n_components, lanes):
-    """Copy into each place of the halo the voxel it stands for; one thread per place."""
+    """Copy into each place of the halo the voxel it stands for; one thread per place.
+
+    padded, lanes : divisors
+    """
     i = cuda.grid(1)
-    voxel, lane = divide(i, lanes)
-    rest, source, stride, is_halo = voxel, 0, 1, False
+    voxel, lane = divide_quickly(i, lanes)
+    rest, source, stride, is_halo = voxel, np.int32(0), np.int32(1), False
     for axis in range(len(padded) - 1, -1, -1):
-        length = padded[axis]
-        rest, coordinate = divide(rest, length)
+        length = length_of(padded[axis])
+        rest, coordinate = divide_quickly(rest, padded[axis])
         if coordinate == 0:
-            coordinate, is_halo = length - 2, True
-        elif coordinate == length - 1:
-            coordinate, is_halo = 1, True
-        source += coordinate * stride
-        stride *= length
+            coordinate, is_halo = plus(length, -2), True
+        elif coordinate == plus(length, -1):
+            coordinate, is_halo = np.int32(1), True
+        source = plus(source, times(coordinate, stride))
+        stride = times(stride, length)
     component = rest
     if component < n_components and is_halo:
-        block[i] = block[(component * stride + source) * lanes + lane]
+        voxel = plus(times(component, stride), source)
+        block[np.uint32(i)] = block[index(times(voxel, length_of(lanes)), lane)]
 
 
 def fill_halo_of(block: Any, shape: tuple[int, ...]) -> None:
     """Fill the halo of a block that is given flat, beside its shape (component, *padded, lane)."""
-    _fill_halo(block.size, block, shape[1:-1], shape[0], shape[-1])
+    padded = tuple(map(divisor, shape[1:-1]))
+    _fill_halo(block.size, block, padded, shape[0], divisor(shape[-1]))

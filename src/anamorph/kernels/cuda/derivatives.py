@@ -13,11 +13,22 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
-from anamorph.kernels.cuda.places import divide, neighbours
+from anamorph.kernels.cuda.places import (
+    divide,
+    divide_quickly,
+    divisor,
+    index,
+    length_of,
+    neighbours,
+    packed_place,
+    plus,
+    times,
+)
 
 _ZERO, _HALF = np.float32(0), np.float32(0.5)
 _PIECE = 1024  # voxels per matrix product
 _MOST_BYTES = 2**31  # of B and HB at a time
+_LATENTS_PER_THREAD = 10  # which share what is read of the image
 
 
 @device_kernel
@@ -42,93 +53,139 @@ def image_gradients(images: Any, shape: tuple[int, ...], out: Any) -> None:
 
 
 @device_function
-def _hessian_entry(h, n, b, c, voxel, n_channels):
-    """Return entry (b, c) of a packed Hessian, zero where only its diagonal is given."""
-    if b == c:
-        return h[n, b, voxel]
-    if h.shape[1] == n_channels:
+def _hessian_entry(h, b, c, voxel, n_channels, n_voxels, is_full):
+    """Return entry (b, c) of the packed Hessian of an image; it may be diagonal."""
+    if b != c and not is_full:
         return _ZERO
-    i, j = min(b, c), max(b, c)
-    place = n_channels + i * n_channels - i * (i + 1) // 2 + (j - i - 1)
-    return h[n, place, voxel]
+    return h[index(times(packed_place(b, c, n_channels), n_voxels), voxel)]
 
 
 @device_kernel
-def _shape_derivatives(gradients, g, h, loading, g_v, h_v):
-    n_channels, n_dims, n_voxels = gradients.shape[1], gradients.shape[2], gradients.shape[3]
-    n, voxel = divide(cuda.grid(1), n_voxels)
-    if n >= gradients.shape[0]:
+def _shape_derivatives(gradients, g, h, is_full, loading, g_v, h_v, channels, axes, n_voxels):
+    """One thread per image and voxel; images have one row each, of the tuples the length counts."""
+    n, voxel = divide_quickly(cuda.grid(1), n_voxels)
+    if n >= g.shape[0]:
         return
-    pair = n_dims
-    for i in range(n_dims):
+    n_channels, n_axes, size = len(channels), len(axes), length_of(n_voxels)
+    image, own_g, own_h, slopes, products = gradients[n], g[n], h[n], g_v[n], h_v[n]
+    for i in range(n_axes):
         slope = _ZERO
         for c in range(n_channels):
-            slope -= g[n, c, voxel] * gradients[n, c, i, voxel]
-        g_v[n, i, voxel] = slope
-        for j in range(i, n_dims):
+            along_i = image[index(times(c * n_axes + i, size), voxel)]
+            slope -= own_g[index(times(c, size), voxel)] * along_i
+        slopes[index(times(i, size), voxel)] = slope
+        for j in range(i, n_axes):
             total = _ZERO
             for b in range(n_channels):
-                row = loading * gradients[n, b, j, voxel]
+                row = loading * image[index(times(b * n_axes + j, size), voxel)]
                 for c in range(n_channels):
-                    entry = _hessian_entry(h, n, b, c, voxel, n_channels)
-                    row += entry * gradients[n, c, j, voxel]
-                total += gradients[n, b, i, voxel] * row
-            if i == j:
-                h_v[n, i, voxel] = total
-            else:
-                h_v[n, pair, voxel] = total
-                pair += 1
+                    entry = _hessian_entry(own_h, b, c, voxel, n_channels, size, is_full)
+                    row += entry * image[index(times(c * n_axes + j, size), voxel)]
+                total += image[index(times(b * n_axes + i, size), voxel)] * row
+            products[index(times(packed_place(i, j, n_axes), size), voxel)] = total
 
 
 def shape_derivatives(gradients: Any, g: Any, h: Any, loading: float, g_v: Any, h_v: Any) -> None:
     """Fill in derivatives with respect to the velocity: g_v = -D'g, H_v = D'HD."""
-    n_threads = len(gradients) * gradients.shape[3]
-    _shape_derivatives(n_threads, gradients, g, h, np.float32(loading), g_v, h_v)
+    n_images, n_channels, n_axes, n_voxels = gradients.shape
+    gradients, g, packed, g_v, h_v = (
+        array.reshape(n_images, -1) for array in (gradients, g, h, g_v, h_v)
+    )
+    _shape_derivatives(
+        n_images * n_voxels,
+        *(gradients, g, packed, h.shape[1] > n_channels, np.float32(loading), g_v, h_v),
+        *(tuple(range(n_channels)), tuple(range(n_axes)), divisor(n_voxels)),
+    )
+
+
+@device_function
+def _effect(
+    appearance_basis, shape_basis, bounds, gradients, k, c, voxel, n_voxels, n_channels, axes
+):
+    """Return what latent k does to channel c of a voxel: an entry of B."""
+    n_axes = len(axes)
+    n_appearance, first_shape, end_of_shape = bounds
+    value = _ZERO
+    if k < n_appearance:
+        channel = plus(times(k, n_channels), c)
+        value = appearance_basis[index(times(channel, n_voxels), voxel)]
+    if first_shape <= k and k < end_of_shape:
+        for axis in range(n_axes):
+            motion = plus(times(plus(k, -first_shape), n_axes), axis)
+            slope = gradients[index(times(c * n_axes + axis, n_voxels), voxel)]
+            value -= slope * shape_basis[index(times(motion, n_voxels), voxel)]
+    return value
 
 
 @device_kernel
 def _write_effects(
-    appearance_basis, shape_basis, first_shape, gradients, g, h, first, effect, weighted
-):
+    appearance_basis, shape_basis, bounds, n_latents, gradients, g, h, is_full, first, effect,
+    weighted, channels, axes, n_voxels, size, n_pieces, n_groups,
+):  # fmt: skip
     """Write B, and HB with g below it, for images from `first` on.
 
-    effect : (n, pieces, K, C, piece); weighted : (n, pieces, K + 1, C, piece). One thread per
-    image, piece, latent (g counts as one more) and voxel of the piece.
+    effect : (n, pieces, K, C, piece); weighted : (n, pieces, K + 1, C, piece), both flat, as the
+    bases are; images have one row each. One thread per image, piece, group of latents and voxel
+    of the piece. Divisors: size, n_pieces, n_groups. Of the tuples, only the lengths count.
     """
-    n_pieces, n_latents, n_channels, size = (
-        effect.shape[1],
-        effect.shape[2],
-        effect.shape[3],
-        effect.shape[4],
-    )
-    rest, x = divide(cuda.grid(1), size)
-    rest, k = divide(rest, n_latents + 1)
-    n, piece = divide(rest, n_pieces)
-    if n >= effect.shape[0]:
+    rest, x = divide_quickly(cuda.grid(1), size)
+    rest, group = divide_quickly(rest, n_groups)
+    n, piece = divide_quickly(rest, n_pieces)
+    n_channels, length = len(channels), length_of(size)
+    stride = times(n_channels, length)
+    start = times(rest, times(n_latents, stride))
+    if index(start, 0) >= effect.size:
         return
-    voxel, image = piece * size + x, first + n
-    is_inside = voxel < g.shape[2]
-    for c in range(n_channels):
-        if k == n_latents:
-            weighted[n, piece, k, c, x] = g[image, c, voxel] if is_inside else _ZERO
-            continue
-        value = _ZERO
-        if is_inside:
-            if k < appearance_basis.shape[0]:
-                value = appearance_basis[k, c, voxel]
-            if first_shape <= k and k < first_shape + shape_basis.shape[0]:
-                for axis in range(shape_basis.shape[1]):
-                    motion = shape_basis[k - first_shape, axis, voxel]
-                    value -= gradients[image, c, axis, voxel] * motion
-        effect[n, piece, k, c, x] = value
-    if k < n_latents:
+    weighted_start = plus(start, times(rest, stride))
+    voxel = plus(times(piece, length), x)
+    is_inside = voxel < n_voxels
+    voxel = voxel if is_inside else np.int32(0)  # any that exists
+    image, own_h = gradients[first + n], h[first + n]
+    begin = times(group, _LATENTS_PER_THREAD)
+    for k in range(begin, min(plus(begin, _LATENTS_PER_THREAD), n_latents)):
+        here = plus(plus(start, times(k, stride)), x)
+        there = plus(plus(weighted_start, times(k, stride)), x)
+        # Three channels are kept at hand: what has just been written is slow to read.
+        value_0, value_1, value_2 = _ZERO, _ZERO, _ZERO
+        for c in range(n_channels):
+            value = _effect(
+                appearance_basis,
+                shape_basis,
+                bounds,
+                image,
+                k,
+                c,
+                voxel,
+                n_voxels,
+                n_channels,
+                axes,
+            )
+            value = value if is_inside else _ZERO
+            effect[index(here, times(c, length))] = value
+            if c == 0:
+                value_0 = value
+            elif c == 1:
+                value_1 = value
+            elif c == 2:
+                value_2 = value
         for b in range(n_channels):
             total = _ZERO
-            if is_inside:
-                for c in range(n_channels):
-                    entry = _hessian_entry(h, image, b, c, voxel, n_channels)
-                    total += entry * effect[n, piece, k, c, x]
-            weighted[n, piece, k, b, x] = total
+            for c in range(n_channels):
+                if c == 0:
+                    value = value_0
+                elif c == 1:
+                    value = value_1
+                elif c == 2:
+                    value = value_2
+                else:
+                    value = effect[index(here, times(c, length))]
+                total += value * _hessian_entry(own_h, b, c, voxel, n_channels, n_voxels, is_full)
+            weighted[index(there, times(b, length))] = total
+    if group == 0:
+        there = plus(plus(weighted_start, times(n_latents, stride)), x)
+        for c in range(n_channels):
+            slope = g[first + n, index(times(c, n_voxels), voxel)]
+            weighted[index(there, times(c, length))] = slope if is_inside else _ZERO
 
 
 def latent_derivatives(
@@ -148,7 +205,9 @@ def latent_derivatives(
     n_images, n_channels, n_voxels = g.shape
     n_latents = gradient.shape[1]
     size = min(n_voxels, _PIECE)
-    n_pieces = -(-n_voxels // size)
+    n_pieces, n_groups = -(-n_voxels // size), -(-n_latents // _LATENTS_PER_THREAD)
+    bounds = len(appearance_basis), first_shape, first_shape + len(shape_basis)
+    by_image = [array.reshape(n_images, -1) for array in (gradients, g, h)]
     image_bytes = 4 * n_pieces * size * n_channels * (2 * n_latents + 1)
     most = max(1, _MOST_BYTES // image_bytes)
     for first in range(0, n_images, most):
@@ -156,9 +215,11 @@ def latent_derivatives(
         effect = cupy.empty((count, n_pieces, n_latents, n_channels, size), np.float32)
         weighted = cupy.empty((count, n_pieces, n_latents + 1, n_channels, size), np.float32)
         _write_effects(
-            count * n_pieces * (n_latents + 1) * size,
-            *(appearance_basis, shape_basis, first_shape, gradients, g, h, first),
-            *(effect, weighted),
+            count * n_pieces * n_groups * size,
+            *(appearance_basis.ravel(), shape_basis.ravel(), bounds, n_latents),
+            *(*by_image, h.shape[1] > n_channels, first, effect.ravel(), weighted.ravel()),
+            *(tuple(range(n_channels)), tuple(range(gradients.shape[2])), n_voxels),
+            *map(divisor, (size, n_pieces, n_groups)),
         )
         rows = effect.reshape(count, n_pieces, n_latents, -1)
         columns = weighted.reshape(count, n_pieces, n_latents + 1, -1).swapaxes(2, 3)

@@ -27,6 +27,7 @@ from anamorph.kernels.compile import logger
 
 _THREADS_PER_BLOCK = 256
 MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divide_quickly`
+MOST_PLACES = 2**32  #: in an array that is handed over flat: see `places.index`
 # How the driver is told where the packed arguments are, and how many bytes.
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 _SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
@@ -120,12 +121,14 @@ def _flatten(argument: Any, values: list[Any]) -> str:
     if isinstance(argument, cupy.ndarray):
         if not argument.flags.c_contiguous:
             raise ValueError(f"kernels take contiguous arrays, got strides {argument.strides}")
+        if argument.ndim == 1 and argument.size > MOST_PLACES:
+            raise ValueError(f"a kernel counts up to {MOST_PLACES} numbers, got {argument.size}")
         values += (0, 0, argument.size, argument.itemsize, argument.data.ptr)
         values += argument.shape
         values += argument.strides
         return _ARRAYS[argument.dtype.char] + "q" * (5 + 2 * argument.ndim)
     if isinstance(argument, tuple):
-        if isinstance(argument[0], int):
+        if argument and isinstance(argument[0], int):
             values += argument
             return "\t\n" + "q" * len(argument)
         return "\t\n" + "".join([_flatten(item, values) for item in argument])
@@ -145,7 +148,7 @@ def _numba_type(argument: Any) -> Any:
     if isinstance(argument, cupy.ndarray):
         return types.Array(from_dtype(argument.dtype), argument.ndim, "C")
     if isinstance(argument, tuple):
-        return types.UniTuple(_numba_type(argument[0]), len(argument))
+        return types.Tuple([_numba_type(item) for item in argument])
     return {int: types.int64, bool: types.boolean, np.float32: types.float32}[type(argument)]
 
 

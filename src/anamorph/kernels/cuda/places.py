@@ -100,3 +100,12 @@ def neighbours(voxel, coordinate, stride, length):
     before = plus(voxel, -stride if coordinate > 0 else span)
     after = plus(voxel, stride if coordinate < last else -span)
     return np.uint32(before), np.uint32(after)
+
+
+@device_function
+def packed_place(i, j, size):
+    """Return where entry (i, j) of a symmetric matrix is: its diagonal first, then row by row."""
+    if i == j:
+        return i
+    first, second = min(i, j), max(i, j)
+    return size + first * size - first * (first + 1) // 2 + (second - first - 1)

@@ -9,39 +9,50 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
-from anamorph.kernels.cuda.places import divide
+from anamorph.kernels.cuda.places import (
+    divide,
+    divide_quickly,
+    divisor,
+    index,
+    length_of,
+    plus,
+    times,
+)
+from anamorph.kernels.cuda.stencils import row_product
 
-_ZERO = np.float32(0)
-_PARTIAL_SUMS = 1 << 14  # threads that share a scalar product
+_PARTIAL_SUMS = 1 << 17  # threads that share a scalar product
 
 
 @device_kernel
-def _relax(step, x, residual, inverse, pairs, inertia, rate, start, stop):
-    v = start + cuda.grid(1)
+def _relax(step, x, residual, inverse, width, is_full, components, inertia, rate, start, stop):
+    """One thread per place, for all components."""
+    v = plus(cuda.grid(1), start)
     if v >= stop:
         return
-    for i in range(x.shape[0]):
-        descent = _ZERO
-        for packed in range(inverse.shape[0]):
-            row, column = pairs[packed, 0], pairs[packed, 1]
-            if row == i:
-                descent += inverse[packed, v] * residual[column, v]
-            elif column == i:
-                descent += inverse[packed, v] * residual[row, v]
-        move = inertia * step[i, v] + rate * descent
-        step[i, v] = move
-        x[i, v] += move
+    for i in range(len(components)):
+        place = plus(v, times(i, width))
+        descent = row_product(inverse, residual, v, width, i, len(components), is_full)
+        move = inertia * step[index(place, 0)] + rate * descent
+        step[index(place, 0)] = move
+        x[index(place, 0)] += move
 
 
-def relax(*arguments: Any) -> None:
+def relax(
+    step: Any, x: Any, residual: Any, inverse: Any, pairs: Any, inertia: Any, rate: Any,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     """Set ``step = inertia * step + rate * inverse residual`` and ``x += step``: see the twin."""
-    start, stop = arguments[-2:]
-    _relax(stop - start, *arguments)
+    n_components, width = x.shape
+    _relax(
+        stop - start,
+        *(step.ravel(), x.ravel(), residual.ravel(), inverse.ravel(), width),
+        *(len(pairs) > n_components, tuple(range(n_components)), inertia, rate, start, stop),
+    )
 
 
 def invert_blocks(out: Any, hessian: Any, pairs: Any, diagonal: Any) -> None:
     """Write the inverse of H + diag(diagonal) at every voxel, packed like H, in float64."""
-    size, places = len(diagonal), pairs.get()
+    size, places = len(diagonal), np.asarray(pairs)
     if len(places) == size:
         for i in range(size):
             out[i] = 1 / (hessian[i].astype(np.float64) + diagonal[i])
@@ -98,27 +109,37 @@ def scale_and_add(out: Any, factor: Any, x: Any, start: int, stop: int) -> None:
 
 
 @device_kernel
-def _sum_products(partial, a, b, padded, lanes):
-    """Sum products over the voxels inside the halo, by many threads; partial : (threads, lanes)."""
-    worker, lane = divide(cuda.grid(1), lanes)
-    if worker >= partial.shape[0]:
+def _sum_products(partial, a, b, n_components, width, n_places, padded, lanes, n_workers):
+    """Sum products over the voxels inside the halo, by many threads; partial : (workers, lanes).
+
+    padded, lanes : divisors
+    """
+    worker, lane = divide_quickly(cuda.grid(1), lanes)
+    if worker >= n_workers:
         return
     total = np.float64(0)
-    for place in range(worker, a.shape[1] // lanes, partial.shape[0]):
-        rest, is_inside = place, True
+    for voxel in range(worker, n_places, n_workers):
+        rest, is_inside = np.int32(voxel), True
         for axis in range(len(padded) - 1, -1, -1):
-            rest, coordinate = divide(rest, padded[axis])
-            is_inside = is_inside and coordinate > 0 and coordinate < padded[axis] - 1
+            rest, coordinate = divide_quickly(rest, padded[axis])
+            is_inside = is_inside and coordinate > 0
+            is_inside = is_inside and coordinate < plus(length_of(padded[axis]), -1)
         if is_inside:
-            for component in range(a.shape[0]):
-                left, right = a[component, place * lanes + lane], b[component, place * lanes + lane]
-                total += np.float64(left) * np.float64(right)
+            place = plus(times(voxel, length_of(lanes)), lane)
+            for _ in range(n_components):
+                total += np.float64(a[index(place, 0)]) * np.float64(b[index(place, 0)])
+                place = plus(place, width)
     partial[worker, lane] = total
 
 
 def dot_per_lane(a: Any, b: Any, padded: tuple[int, ...], lanes: int) -> Any:
     """Return the scalar products of fields (components, padded voxels and lanes), (lanes,)."""
-    n_workers = max(1, min(_PARTIAL_SUMS, a.shape[1]) // lanes)
+    n_components, width = a.shape
+    n_workers = max(1, min(_PARTIAL_SUMS, width) // lanes)
     partial = cupy.empty((n_workers, lanes), np.float64)
-    _sum_products(n_workers * lanes, partial, a, b, padded, lanes)
+    _sum_products(
+        n_workers * lanes,
+        *(partial, a.ravel(), b.ravel(), n_components, width, width // lanes),
+        *(tuple(map(divisor, padded)), divisor(lanes), n_workers),
+    )
     return partial.sum(axis=0)

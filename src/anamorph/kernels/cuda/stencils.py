@@ -8,106 +8,183 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
-from anamorph.kernels.cuda.places import divide
+from anamorph.kernels.cuda.places import (
+    divide_quickly,
+    divisor,
+    index,
+    length_of,
+    packed_place,
+    plus,
+    times,
+    wrapped,
+)
 
-_ONE, _QUARTER = np.float32(1), np.float32(0.25)
+_ONE, _QUARTER, _ZERO = np.float32(1), np.float32(0.25), np.float32(0)
 
 
 @device_function
-def _second_difference(x, i, v, shift):
-    return (x[i, v] - x[i, v + shift]) + (x[i, v] - x[i, v - shift])
+def _second_difference(x, place, shift):
+    here = x[index(place, 0)]
+    return (here - x[index(place, shift)]) + (here - x[index(place, -shift)])
+
+
+@device_function
+def _mixed_difference(x, place, one, other):
+    ahead = x[index(place, plus(one, other))] - x[index(place, plus(one, -other))]
+    behind = x[index(place, plus(-one, -other))] - x[index(place, plus(other, -one))]
+    return ahead + behind
 
 
 @device_kernel
 def _bend(out, x, shifts, first, second, start, stop):
-    v = start + cuda.grid(1)
-    if v >= stop:
+    """One thread per place of all components, seen as one flat stretch."""
+    place = plus(cuda.grid(1), start)
+    if place >= stop:
         return
-    for i in range(x.shape[0]):
-        total = first[0] * x[i, v]
-        for axis in range(shifts.size):
-            total += second[axis] * _second_difference(x, i, v, shifts[axis])
-        out[i, v] = total
+    total = first[0] * x[index(place, 0)]
+    for axis in range(len(shifts)):
+        total += second[axis] * _second_difference(x, place, shifts[axis])
+    out[index(place, 0)] = total
 
 
-def bend(*arguments: Any) -> None:
-    """Write ``first[0] x - sum_a second[a] d_a^2 x``: see the twin."""
-    start, stop = arguments[-2:]
-    _bend(stop - start, *arguments)
+def bend(out: Any, x: Any, shifts: Any, first: Any, second: Any, start: int, stop: int) -> None:
+    """Write ``first[0] x - sum_a second[a] d_a^2 x``: see the twin; constants are tuples."""
+    n_components, width = x.shape
+    last = (n_components - 1) * width + stop
+    _bend(last - start, out.ravel(), x.ravel(), shifts, first, second, start, last)
+
+
+@device_function
+def row_product(matrix, x, v, width, i, size, is_full):
+    """Return row i of a packed matrix times x, at one place; matrices may be diagonal."""
+    if not is_full:
+        place = plus(v, times(i, width))
+        return matrix[index(place, 0)] * x[index(place, 0)]
+    total = _ZERO
+    for j in range(size):
+        entry = matrix[index(v, times(packed_place(i, j, size), width))]
+        total += entry * x[index(v, times(j, width))]
+    return total
+
+
+@device_function
+def _apply_row(i, v, fields, width, is_full, subtract, constants):
+    """Write component i of (H + L) x at one place."""
+    out, x, bent, hessian = fields
+    shifts, absolute, laplacian, elastic, coupled = constants
+    place = plus(v, times(i, width))
+    total = absolute[i] * x[index(place, 0)]
+    for axis in range(len(shifts)):
+        total += laplacian[i][axis] * _second_difference(bent, place, shifts[axis])
+    for j in range(len(coupled)):
+        if i == j:
+            total += elastic[i][i] * _second_difference(x, place, shifts[i])
+        else:
+            mixed = _mixed_difference(x, plus(v, times(j, width)), shifts[i], shifts[j])
+            total -= _QUARTER * elastic[i][j] * mixed
+    total += row_product(hessian, x, v, width, i, len(absolute), is_full)
+    out[index(place, 0)] = out[index(place, 0)] - total if subtract else total
 
 
 @device_kernel
 def _apply_operator(
-    out, x, bent, hessian, pairs, shifts, absolute, laplacian, elastic, subtract, start, stop
-):
-    v = start + cuda.grid(1)
+    out, x, bent, hessian, width, is_full, subtract, shifts, absolute, laplacian, elastic,
+    coupled, start, stop,
+):  # fmt: skip
+    """One thread per place, for all components.
+
+    coupled : one number per component that elasticity couples, or none
+    """
+    v = plus(cuda.grid(1), start)
     if v >= stop:
         return
-    for i in range(x.shape[0]):
-        total = absolute[i] * x[i, v]
-        for axis in range(shifts.size):
-            total += laplacian[i, axis] * _second_difference(bent, i, v, shifts[axis])
-        for j in range(elastic.shape[1]):
-            if i == j:
-                total += elastic[i, i] * _second_difference(x, i, v, shifts[i])
-            else:
-                plus, minus = shifts[i] + shifts[j], shifts[i] - shifts[j]
-                mixed = (x[j, v + plus] - x[j, v + minus]) + (x[j, v - plus] - x[j, v - minus])
-                total -= _QUARTER * elastic[i, j] * mixed
-        for packed in range(hessian.shape[0]):
-            row, column = pairs[packed, 0], pairs[packed, 1]
-            if row == i:
-                total += hessian[packed, v] * x[column, v]
-            elif column == i:
-                total += hessian[packed, v] * x[row, v]
-        out[i, v] = out[i, v] - total if subtract else total
+    fields = out, x, bent, hessian
+    constants = shifts, absolute, laplacian, elastic, coupled
+    # The first rows one by one: the compiler would not unroll the loop.
+    _apply_row(0, v, fields, width, is_full, subtract, constants)
+    if len(absolute) > 1:
+        _apply_row(1, v, fields, width, is_full, subtract, constants)
+    if len(absolute) > 2:
+        _apply_row(2, v, fields, width, is_full, subtract, constants)
+    for i in range(3, len(absolute)):
+        _apply_row(i, v, fields, width, is_full, subtract, constants)
 
 
-def apply_operator(*arguments: Any) -> None:
-    """Write (H + L) x, or subtract it from `out`: see the twin."""
-    start, stop = arguments[-2:]
-    _apply_operator(stop - start, *arguments)
+def apply_operator(
+    out: Any, x: Any, bent: Any, hessian: Any, pairs: Any, shifts: Any, absolute: Any,
+    laplacian: Any, elastic: Any, subtract: bool, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Write (H + L) x, or subtract it from `out`: see the twin; constants are tuples."""
+    n_components, width = x.shape
+    elasticity = (elastic, shifts) if elastic[0] else (laplacian, ())
+    _apply_operator(
+        stop - start,
+        *(out.ravel(), x.ravel(), bent.ravel(), hessian.ravel(), width, len(pairs) > n_components),
+        *(subtract, shifts, absolute, laplacian, *elasticity, start, stop),
+    )
 
 
 @device_kernel
-def _prolong_axis(fine, coarse, left, right, fraction):
-    rest, v = divide(cuda.grid(1), fine.shape[2])
-    outer, place = divide(rest, left.size)
-    if outer < fine.shape[0]:
-        a, b = coarse[outer, left[place] + 1, v], coarse[outer, right[place] + 1, v]
-        fine[outer, place + 1, v] = (_ONE - fraction[place]) * a + fraction[place] * b
+def _prolong_axis(fine, coarse, left, right, fraction, n_outer, n_fine, n_coarse, n_inner):
+    """One thread per fine voxel; arrays are flat, n_fine and n_inner divisors."""
+    rest, v = divide_quickly(cuda.grid(1), n_inner)
+    outer, place = divide_quickly(rest, n_fine)
+    if outer < n_outer:
+        inner, first = length_of(n_inner), plus(times(outer, plus(n_coarse, 2)), 1)
+        a = coarse[index(times(plus(first, left[place]), inner), v)]
+        b = coarse[index(times(plus(first, right[place]), inner), v)]
+        here = plus(times(outer, plus(length_of(n_fine), 2)), plus(place, 1))
+        fine[index(times(here, inner), v)] = (_ONE - fraction[place]) * a + fraction[place] * b
 
 
 def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -> None:
     """Interpolate linearly along the middle axis of (outer, padded length, inner) arrays."""
-    n_threads = fine.shape[0] * left.size * fine.shape[2]
-    _prolong_axis(n_threads, fine, coarse, left, right, fraction)
+    n_outer, padded, n_inner = coarse.shape
+    _prolong_axis(
+        n_outer * left.size * n_inner,
+        *(fine.ravel(), coarse.ravel(), left, right, fraction),
+        *(n_outer, divisor(left.size), padded - 2, divisor(n_inner)),
+    )
 
 
 @device_kernel
-def _restrict_axis(coarse, fine, left, right, fraction):
-    """One thread per coarse voxel, which looks for the few fine ones it lies next to."""
-    n_coarse, n_fine = coarse.shape[1] - 2, left.size
-    rest, v = divide(cuda.grid(1), fine.shape[2])
-    outer, place = divide(rest, n_coarse)
-    if outer >= coarse.shape[0]:
+def _restrict_axis(
+    coarse, fine, left, right, fraction, ratio, n_outer, n_fine, n_coarse, n_inner, reach
+):
+    """One thread per coarse voxel, which looks for the few fine ones it lies next to.
+
+    Arrays are flat, n_fine, n_coarse and n_inner divisors.
+    """
+    rest, v = divide_quickly(cuda.grid(1), n_inner)
+    outer, place = divide_quickly(rest, n_coarse)
+    if outer >= n_outer:
         return
-    total = _ONE - _ONE
+    inner, last = length_of(n_inner), plus(length_of(n_fine), -1)
+    start = plus(times(outer, plus(last, 3)), 1)
+    total = _ZERO
     # Fine voxels within one coarse voxel of this one, and one more at either end.
-    first = place * n_fine // n_coarse - n_fine // n_coarse - 1
-    last = (place + 1) * n_fine // n_coarse + n_fine // n_coarse + 1
-    if last - first >= n_fine:
-        first, last = 0, n_fine - 1
-    for near in range(first, last + 1):
-        _, source = divide(near + n_fine, n_fine)
+    before, _ = divide_quickly(times(place, length_of(n_fine)), n_coarse)
+    after, _ = divide_quickly(times(plus(place, 1), length_of(n_fine)), n_coarse)
+    before, after = plus(before, -reach), plus(after, reach)
+    if plus(after, -before) > last:
+        before, after = np.int32(0), last
+    for near in range(before, plus(after, 1)):
+        source = wrapped(near, n_fine)
+        value = fine[index(times(plus(start, source), inner), v)]
         if left[source] == place:
-            total += (_ONE - fraction[source]) * fine[outer, source + 1, v]
+            total += (_ONE - fraction[source]) * value
         if right[source] == place:
-            total += fraction[source] * fine[outer, source + 1, v]
-    coarse[outer, place + 1, v] = total * np.float32(n_coarse) / np.float32(n_fine)
+            total += fraction[source] * value
+    here = plus(times(outer, plus(length_of(n_coarse), 2)), plus(place, 1))
+    coarse[index(times(here, inner), v)] = ratio * total
 
 
 def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) -> None:
     """Average along the middle axis: the transpose of `prolong_axis`, over the ratio of lengths."""
-    n_threads = coarse.shape[0] * (coarse.shape[1] - 2) * coarse.shape[2]
-    _restrict_axis(n_threads, coarse, fine, left, right, fraction)
+    n_outer, padded, n_inner = coarse.shape
+    n_coarse, n_fine = padded - 2, left.size
+    _restrict_axis(
+        n_outer * n_coarse * n_inner,
+        *(coarse.ravel(), fine.ravel(), left, right, fraction, np.float32(n_coarse / n_fine)),
+        *(n_outer, divisor(n_fine), divisor(n_coarse), divisor(n_inner), n_fine // n_coarse + 1),
+    )
