@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("cryptography", exc_type=ImportError)
+
 from anamorph.federation.simulate import simulated_sites, split_images
 from anamorph.io.collection import open_images
 from tests.device.test_fits import blobs
