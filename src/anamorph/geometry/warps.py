@@ -89,7 +89,6 @@ def push_batch(images: Array, warps: Array) -> Array:
     out = np.empty_like(images)
 
     def push_piece(piece: tuple[slice, slice]) -> None:
-        out[piece] = 0  # by the thread that adds to it, so that it is in that processor's cache
         _warp(_PUSH[warps.shape[1]], images[piece], warps[piece[0]], out[piece])
 
     run_parallel(push_piece, pieces)
@@ -101,7 +100,7 @@ def _push_slabs(images: Array, warps: Array) -> Array:
 
     def push_slab(slab: tuple[int, int]) -> Array:
         # Each slab has images of its own, since slabs push onto each other's voxels.
-        own = np.zeros_like(images)
+        own = np.empty_like(images)
         _warp(_PUSH[warps.shape[1]], images, warps, own, slab)
         return own
 
@@ -238,6 +237,9 @@ def _jacobian(displacement: Array, n_dims: int) -> Array:
 def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
     """Return images (N, C, *space), displacements (N, d, *space) and the shape of the result."""
     images, warps, d = check_image_and_displacement(image, displacement)
+    contiguous = array_namespace(images).ascontiguousarray
+    if images.ndim == warps.ndim == d + 2 and len(images) == len(warps):
+        return contiguous(images), contiguous(warps), images.shape
     try:
         lead = np.broadcast_shapes(images.shape[: -d - 1], warps.shape[: -d - 1])
     except ValueError:
@@ -247,7 +249,6 @@ def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array,
     shape = (*lead, *images.shape[-d - 1 :])
     images = np.broadcast_to(images, shape)
     warps = np.broadcast_to(warps, (*lead, *warps.shape[-d - 1 :]))
-    contiguous = array_namespace(images).ascontiguousarray
     return (
         contiguous(images.reshape(-1, *images.shape[-d - 1 :])),
         contiguous(warps.reshape(-1, *warps.shape[-d - 1 :])),

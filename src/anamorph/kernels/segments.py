@@ -23,6 +23,7 @@ from anamorph.kernels.lanes import (
     Address,
     Lanes,
     add_pair,
+    address,
     all_below,
     fill,
     first_lanes,
@@ -36,7 +37,7 @@ from anamorph.kernels.lanes import (
 Point = tuple[int, int, int]
 
 _REACH = LANES + 2  # grid points along a row between which a segment is interpolated
-_MARGIN = _REACH - 1  # how many of them may be behind the end of the row
+_MARGIN = _REACH - 1  # how many of them may be behind the end of the row: one more than LANES
 SEAM = 2 * _MARGIN  # columns at the end of rows, and behind them those at the beginning
 
 
@@ -70,12 +71,12 @@ def copy_seams(volume: Array, seams: Array, width: int) -> None:
     """
     if width < _MARGIN:
         return  # no segments in rows as short as that
-    for c in range(seams.shape[0]):
-        for row in range(seams.shape[1]):
-            first = row * width
-            for x in range(_MARGIN):
-                seams[c, row, x] = volume[c, first + width - _MARGIN + x]
-                seams[c, row, _MARGIN + x] = volume[c, first + x]
+    source, target = address(volume), address(seams)
+    for row in range(seams.shape[0] * seams.shape[1]):
+        first, seam = row * width, row * SEAM
+        for begin, place in ((first + width - _MARGIN, seam), (first, seam + _MARGIN)):
+            store(target, place, load(source, begin))
+            target[place + LANES] = source[begin + LANES]
 
 
 @kernel
@@ -83,13 +84,12 @@ def add_seams(volume: Array, seams: Array, width: int) -> None:
     """Add what was pushed to seams to the columns of a volume: the transpose of `copy_seams`."""
     if width < _MARGIN:
         return
-    for c in range(seams.shape[0]):
-        for row in range(seams.shape[1]):
-            first = row * width
-            for x in range(_MARGIN):
-                volume[c, first + width - _MARGIN + x] += seams[c, row, x]
-            for x in range(_MARGIN):
-                volume[c, first + x] += seams[c, row, _MARGIN + x]
+    source, target = address(seams), address(volume)
+    for row in range(seams.shape[0] * seams.shape[1]):
+        first, seam = row * width, row * SEAM
+        for begin, place in ((first + width - _MARGIN, seam), (first, seam + _MARGIN)):
+            store(target, begin, load(target, begin) + load(source, place))
+            target[begin + LANES] += source[place + LANES]
 
 
 @per_segment

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -75,16 +76,33 @@ one_blas_thread = _OneBlasThread()
 
 
 def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return ``[task(item) for item in items]``, computed by `n_threads` threads."""
+    """Return ``[task(item) for item in items]``, computed by `n_threads` threads: this one helps.
+
+    If a task fails, those that have begun are waited for: they may write to the caller's arrays.
+    """
     count = min(n_threads(), len(items))
     if count <= 1:
         return [task(item) for item in items]
+    results: dict[int, Result] = {}
+    left = iter(range(len(items)))  # shared by all, each of whom takes the next
 
-    def work(item: Item) -> Result:
+    def work() -> None:
         _worker.busy = True
-        return task(item)
+        try:
+            for i in left:
+                results[i] = task(items[i])
+        finally:
+            _worker.busy = False
+            deque(left, maxlen=0)  # after a failure, none is begun
 
-    return list(_pool(count).map(work, items))
+    helpers = [_pool(count - 1).submit(work) for _ in range(count - 1)]
+    try:
+        work()
+    finally:
+        wait(helpers)
+    for helper in helpers:
+        helper.result()
+    return [results[i] for i in range(len(items))]
 
 
 def slabs(length: int, count: int) -> list[tuple[int, int]]:

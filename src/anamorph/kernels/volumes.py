@@ -67,7 +67,7 @@ def pull_volumes(
 def push_volumes(
     images: Array, displacement: Array, out: Array, shape: Shape, start: int, stop: int
 ) -> None:
-    """Add volumes pushed to id + displacement, the transpose of `pull_volumes`, to `out`.
+    """Set `out` to volumes pushed to id + displacement: the transpose of `pull_volumes`.
 
     images, out : (N, C, voxel); displacement : (N, 3, voxel).
     start, stop : which voxels of each volume to push.
@@ -80,6 +80,7 @@ def push_volumes(
     places = np.empty((2, 3, _PIECE), np.int32)
     numbers = np.empty((3, 3, _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
+        out[n] = 0
         seams[:] = 0
         first, point = start, point_of(start, shape)
         while first < stop:

@@ -239,7 +239,7 @@ def push_voxels(
     start: int,
     stop: int,
 ) -> None:
-    """Add images pushed to id + displacement, the transpose of `pull_voxels`, to `out`.
+    """Set `out` to images pushed to id + displacement: the transpose of `pull_voxels`.
 
     images, out : (N, C, voxel); displacement : (N, d, voxel); coordinates : (d, voxel).
     start, stop : which voxels of each image to push.
@@ -247,6 +247,7 @@ def push_voxels(
     places = np.empty((2, len(shape), _PIECE), np.int32)
     fractions = np.empty((len(shape), _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
+        out[n] = 0
         for first in range(start, stop, _PIECE):
             size = min(_PIECE, stop - first)
             near, far, fraction = places[0, :, :size], places[1, :, :size], fractions[:, :size]
