@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from threading import Barrier
 
 import pytest
 
@@ -25,6 +27,26 @@ def test_workers_do_not_start_workers():
 def test_errors_of_workers_reach_the_caller():
     with use_threads(2), pytest.raises(ZeroDivisionError):
         run_parallel(lambda x: 1 / x, [1, 0])
+
+
+def test_after_a_failure_no_task_begins_and_those_that_have_are_waited_for():
+    both_have_begun, begun, ended = Barrier(2), [], []
+
+    def task(item):
+        begun.append(item)
+        if item < 2:
+            both_have_begun.wait(10)
+        if item == 0:
+            raise RuntimeError
+        time.sleep(0.2)
+        ended.append(item)
+
+    with use_threads(2), pytest.raises(RuntimeError):
+        run_parallel(task, range(10))
+    assert sorted(begun) == [0, 1]
+    assert ended == [1]
+    with use_threads(2):
+        assert n_threads() == 2  # the caller is none of the workers any more
 
 
 @pytest.mark.parametrize(("length", "count"), [(10, 3), (3, 10), (7, 7), (1, 1), (1000, 6)])
