@@ -99,11 +99,9 @@ def shape_derivatives(gradients: Any, g: Any, h: Any, loading: float, g_v: Any, 
 
 
 @device_function
-def _effect(
-    appearance_basis, shape_basis, bounds, gradients, k, c, voxel, n_voxels, n_channels, axes
-):
+def _effect(k, c, bases, bounds, gradients, voxel, n_voxels, n_channels, n_axes):
     """Return what latent k does to channel c of a voxel: an entry of B."""
-    n_axes = len(axes)
+    appearance_basis, shape_basis = bases
     n_appearance, first_shape, end_of_shape = bounds
     value = _ZERO
     if k < n_appearance:
@@ -140,7 +138,7 @@ def _write_effects(
     voxel = plus(times(piece, length), x)
     is_inside = voxel < n_voxels
     voxel = voxel if is_inside else np.int32(0)  # any that exists
-    image, own_h = gradients[first + n], h[first + n]
+    image, own_h, bases = gradients[first + n], h[first + n], (appearance_basis, shape_basis)
     begin = times(group, _LATENTS_PER_THREAD)
     for k in range(begin, min(plus(begin, _LATENTS_PER_THREAD), n_latents)):
         here = plus(plus(start, times(k, stride)), x)
@@ -148,18 +146,7 @@ def _write_effects(
         # Three channels are kept at hand: what has just been written is slow to read.
         value_0, value_1, value_2 = _ZERO, _ZERO, _ZERO
         for c in range(n_channels):
-            value = _effect(
-                appearance_basis,
-                shape_basis,
-                bounds,
-                image,
-                k,
-                c,
-                voxel,
-                n_voxels,
-                n_channels,
-                axes,
-            )
+            value = _effect(k, c, bases, bounds, image, voxel, n_voxels, n_channels, len(axes))
             value = value if is_inside else _ZERO
             effect[index(here, times(c, length))] = value
             if c == 0:

@@ -116,7 +116,8 @@ def device_kernel(function: Callable[..., None]) -> DeviceKernel:
 def _flatten(argument: Any, values: list[Any]) -> str:
     """Append what Numba's kernels are handed for an argument; return how `struct` packs it.
 
-    White space, which `struct` skips, tells arguments apart, and arrays of different numbers.
+    White space, which `struct` skips, tells arguments apart, arrays of different numbers, and
+    where tuples begin and end.
     """
     if isinstance(argument, cupy.ndarray):
         if not argument.flags.c_contiguous:
@@ -130,8 +131,8 @@ def _flatten(argument: Any, values: list[Any]) -> str:
     if isinstance(argument, tuple):
         if argument and isinstance(argument[0], int):
             values += argument
-            return "\t\n" + "q" * len(argument)
-        return "\t\n" + "".join([_flatten(item, values) for item in argument])
+            return "\v" + "q" * len(argument) + "\f"
+        return "\v" + "".join([_flatten(item, values) for item in argument]) + "\f"
     values.append(argument)
     return _SCALARS[type(argument)]
 
