@@ -8,7 +8,7 @@ from anamorph.geometry import momentum, pull, push, shoot, velocity
 from anamorph.geometry.operators import field_momentum
 from anamorph.kernels.device import to_host
 from anamorph.likelihoods import LIKELIHOODS
-from anamorph.solvers import solve, solve_field, solve_velocity
+from anamorph.solvers import solve, solve_field, solve_velocity, systems
 from tests import simulated
 from tests.conftest import relative_error
 
@@ -65,9 +65,13 @@ def test_shooting_with_short_and_long_steps(gpu, space):
         assert relative_error(ours.get(), theirs) < 1e-5
 
 
-@pytest.mark.parametrize(("space", "is_packed"), [((7, 5), False), ((3, 3, 4), True)])
-def test_solves(gpu, monkeypatch, space, is_packed):
+@pytest.mark.parametrize(
+    ("space", "is_packed", "most_numbers"),
+    [((7, 5), False, 1000), ((3, 3, 4), True, 1000), ((4, 5), True, 60)],  # the last one by one
+)
+def test_solves(gpu, monkeypatch, space, is_packed, most_numbers):
     monkeypatch.setattr(solve, "_SMALLEST_ON_DEVICE", 0)
+    monkeypatch.setattr(systems, "_MOST_NUMBERS", most_numbers)
     d = len(space)
     root = random_fields(space, d * d, n_images=2).reshape(2, d, d, *space)
     full = np.einsum("nij...,nkj...->nik...", root, root)

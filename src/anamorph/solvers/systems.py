@@ -23,7 +23,7 @@ _SMALLEST_BLOCK = 1 << 13
 # takes the same time for one system as for many.
 _SHARE_OF_DEVICE = 4
 _BYTES_PER_VOXEL = 256
-_LARGEST_ON_DEVICE = 1 << 27  # whose kernels count in 32 bits
+_MOST_NUMBERS = 1 << 30  # of Hessians on a GPU, whose kernels count the padded ones in 32 bits
 # Negative entries below this, relative to the largest, are rounding errors of the caller.
 _ROUNDING = 1e-5
 
@@ -50,7 +50,8 @@ class Systems:
         k = self.gradient.shape[0]
         n_voxels = k * prod(self.gradient.shape[2:])
         if is_on_device(self.gradient):
-            most = min(_LARGEST_ON_DEVICE, free_bytes() // _SHARE_OF_DEVICE // _BYTES_PER_VOXEL)
+            most = free_bytes() // _SHARE_OF_DEVICE // _BYTES_PER_VOXEL
+            most = min(most, _MOST_NUMBERS // self.hessian.shape[1])
             return [slice(*slab) for slab in slabs(k, -(-n_voxels // max(1, most)))]
         count = max(n_voxels // _LARGEST_BLOCK, min(n_threads(), n_voxels // _SMALLEST_BLOCK))
         return [slice(*slab) for slab in slabs(k, count)] if k else []
