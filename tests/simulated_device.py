@@ -106,6 +106,13 @@ def _device(value: Any) -> Any:
     return value
 
 
+def _asarray(values: Any, dtype: Any = None) -> SimulatedArray:
+    """Return values on the device, contiguous there if they come from memory."""
+    if isinstance(values, SimulatedArray):
+        return SimulatedArray(np.asarray(values.host, dtype))
+    return SimulatedArray(np.array(values, dtype, order="C"))
+
+
 def _namespace(name: str, source: Any) -> ModuleType:
     """Return a module whose functions are those of another one, for simulated arrays."""
 
@@ -124,6 +131,7 @@ def install() -> Any:
     cupy: Any = _namespace("cupy", np)
     cupy.ndarray = SimulatedArray
     cupy.asnumpy = lambda array: array.get()
+    cupy.asarray = _asarray
     cupy.linalg = _namespace("cupy.linalg", np.linalg)
     memory = SimpleNamespace(
         mem_info=(2**30, 2**30),
@@ -242,6 +250,10 @@ _MODULES = [
 
 
 def _prepare(kernel: Any, n_threads: int, *arguments: Any) -> Any:
+    assert 0 < n_threads < 2**31
+    for argument in arguments:
+        assert isinstance(argument, SimulatedArray | tuple | int | np.float32), type(argument)
+        assert not isinstance(argument, SimulatedArray) or argument.flags.c_contiguous
     host = _host(list(arguments))
 
     def run() -> None:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from threading import Barrier
+from threading import Barrier, Event, Thread
 
 import pytest
 
@@ -27,6 +27,34 @@ def test_workers_do_not_start_workers():
 def test_errors_of_workers_reach_the_caller():
     with use_threads(2), pytest.raises(ZeroDivisionError):
         run_parallel(lambda x: 1 / x, [1, 0])
+
+
+def test_the_first_error_is_raised():
+    def fail(item):
+        if item >= 2:
+            raise ValueError(item)
+
+    with use_threads(3):
+        for _ in range(20):
+            with pytest.raises(ValueError, match="2"):
+                run_parallel(fail, range(9))
+
+
+def test_callers_do_not_wait_for_each_other():
+    begun, may_end = Event(), Event()
+
+    def last_long(_):
+        begun.set()
+        return may_end.wait(10)
+
+    with use_threads(2):
+        other = Thread(target=lambda: run_parallel(last_long, range(2)))
+        other.start()
+        begun.wait(10)
+        assert run_parallel(lambda item: item, range(3)) == [0, 1, 2]
+        assert not may_end.is_set()
+        may_end.set()
+        other.join()
 
 
 def test_after_a_failure_no_task_begins_and_those_that_have_are_waited_for():

@@ -1,7 +1,4 @@
-"""Geodesic shooting on a GPU: the steps of `shooting`, some images at a time.
-
-So what is computed of them takes little memory.
-"""
+"""Geodesic shooting on a GPU: the steps of `shooting`, for some images at a time."""
 
 from __future__ import annotations
 

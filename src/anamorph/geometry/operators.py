@@ -108,7 +108,7 @@ def _apply(
         n_fields = array.size // (d * math.prod(space))
         room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
         room[:n_fields] = array.reshape(n_fields, d, *space)
-        mean = array_namespace(array).empty((n_fields, d), np.float32)
+        mean = array_namespace(array).empty((n_fields, d), np.float32)  # which nobody asks for
         kernels_for(array, "anamorph.kernels.spectrum").SymbolProduct(room, on_device, room, mean)()
         applied: Array = room[:n_fields].reshape(array.shape)
         return applied

@@ -74,8 +74,8 @@ def pull_batch(images: Array, warps: Array) -> Array:
 def push_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pushed by displacements (N, d, *space), all contiguous."""
     n_images, n_channels = images.shape[:2]
+    out = np.empty_like(images)
     if is_on_device(images):
-        out = np.zeros_like(images)
         _run_on_device("push_voxels", images, warps, out)
         return out
     if n_images * n_channels < n_threads():
@@ -86,7 +86,6 @@ def push_batch(images: Array, warps: Array) -> Array:
         pieces = [
             (slice(n, n + 1), slice(c, c + 1)) for n in range(n_images) for c in range(n_channels)
         ]
-    out = np.empty_like(images)
 
     def push_piece(piece: tuple[slice, slice]) -> None:
         _warp(_PUSH[warps.shape[1]], images[piece], warps[piece[0]], out[piece])

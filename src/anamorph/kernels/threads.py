@@ -78,19 +78,25 @@ one_blas_thread = _OneBlasThread()
 def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return ``[task(item) for item in items]``, computed by `n_threads` threads: this one helps.
 
-    If a task fails, those that have begun are waited for: they may write to the caller's arrays.
+    If tasks fail, none is begun any more, those that have begun are waited for (they may write to
+    the caller's arrays), and the error of the first one is raised.
     """
     count = min(n_threads(), len(items))
     if count <= 1:
         return [task(item) for item in items]
     results: dict[int, Result] = {}
+    errors: dict[int, Exception] = {}
     left = iter(range(len(items)))  # shared by all, each of whom takes the next
 
     def work() -> None:
         _worker.busy = True
         try:
             for i in left:
-                results[i] = task(items[i])
+                try:
+                    results[i] = task(items[i])
+                except Exception as error:
+                    errors[i] = error
+                    break
         finally:
             _worker.busy = False
             deque(left, maxlen=0)  # after a failure, none is begun
@@ -98,10 +104,10 @@ def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[
     helpers = [_pool(count - 1).submit(work) for _ in range(count - 1)]
     try:
         work()
-    finally:
-        wait(helpers)
-    for helper in helpers:
-        helper.result()
+    finally:  # those that have not begun have nothing left to do
+        wait([helper for helper in helpers if not helper.cancel()])
+    if errors:
+        raise errors[min(errors)]
     return [results[i] for i in range(len(items))]
 
 

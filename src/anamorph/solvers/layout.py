@@ -43,9 +43,9 @@ class Layout(BlockLayout):
     def _xp(self) -> Any:
         return import_module("cupy" if self.is_on_device else "numpy")
 
-    def array(self, values: Any, dtype: Any = None) -> Any:
+    def array(self, values: Any) -> Any:
         """Return values as an array where fields are."""
-        return self._xp.asarray(values, dtype)
+        return self._xp.asarray(values)
 
     def constants(self, values: Any, dtype: Any) -> Any:
         """Return numbers for kernels that hardly change: told to a GPU, not kept in its memory."""

@@ -119,7 +119,7 @@ def _check_weight(weight: ArrayLike, leading: tuple[int, ...]) -> NDArray[np.flo
 
 def _check_definite(hessian: Field, regulariser: Regulariser) -> None:
     diagonal = hessian[:, : regulariser.n_components]
-    # By rows first: of one sum over everything, a GPU makes little.
+    # Row by row first: a GPU is slow to look through everything for one number.
     largest, smallest = diagonal.max(axis=-1), diagonal.min(axis=-1)
     if diagonal.size and smallest.min() < -_ROUNDING * largest.max():
         raise ValueError(

@@ -12,7 +12,7 @@ import cupy
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_function, device_kernel
+from anamorph.kernels.cuda.launch import device_function, device_kernel, flat
 from anamorph.kernels.cuda.places import (
     divide,
     divide_quickly,
@@ -62,7 +62,10 @@ def _hessian_entry(h, b, c, voxel, n_channels, n_voxels, is_full):
 
 @device_kernel
 def _shape_derivatives(gradients, g, h, is_full, loading, g_v, h_v, channels, axes, n_voxels):
-    """One thread per image and voxel; images have one row each, of the tuples the length counts."""
+    """One thread per image and voxel; images have one row each.
+
+    channels, axes : tuples, of whose lengths the compiler makes loops without end tests
+    """
     n, voxel = divide_quickly(cuda.grid(1), n_voxels)
     if n >= g.shape[0]:
         return
@@ -89,7 +92,7 @@ def shape_derivatives(gradients: Any, g: Any, h: Any, loading: float, g_v: Any, 
     """Fill in derivatives with respect to the velocity: g_v = -D'g, H_v = D'HD."""
     n_images, n_channels, n_axes, n_voxels = gradients.shape
     gradients, g, packed, g_v, h_v = (
-        array.reshape(n_images, -1) for array in (gradients, g, h, g_v, h_v)
+        flat(array).reshape(n_images, -1) for array in (gradients, g, h, g_v, h_v)
     )
     _shape_derivatives(
         n_images * n_voxels,
@@ -124,7 +127,7 @@ def _write_effects(
 
     effect : (n, pieces, K, C, piece); weighted : (n, pieces, K + 1, C, piece), both flat, as the
     bases are; images have one row each. One thread per image, piece, group of latents and voxel
-    of the piece. Divisors: size, n_pieces, n_groups. Of the tuples, only the lengths count.
+    of the piece. Divisors: size, n_pieces, n_groups; of `channels` and `axes` the lengths count.
     """
     rest, x = divide_quickly(cuda.grid(1), size)
     rest, group = divide_quickly(rest, n_groups)
@@ -194,7 +197,7 @@ def latent_derivatives(
     size = min(n_voxels, _PIECE)
     n_pieces, n_groups = -(-n_voxels // size), -(-n_latents // _LATENTS_PER_THREAD)
     bounds = len(appearance_basis), first_shape, first_shape + len(shape_basis)
-    by_image = [array.reshape(n_images, -1) for array in (gradients, g, h)]
+    by_image = [flat(array).reshape(n_images, -1) for array in (gradients, g, h)]
     image_bytes = 4 * n_pieces * size * n_channels * (2 * n_latents + 1)
     most = max(1, _MOST_BYTES // image_bytes)
     for first in range(0, n_images, most):
@@ -203,8 +206,8 @@ def latent_derivatives(
         weighted = cupy.empty((count, n_pieces, n_latents + 1, n_channels, size), np.float32)
         _write_effects(
             count * n_pieces * n_groups * size,
-            *(appearance_basis.ravel(), shape_basis.ravel(), bounds, n_latents),
-            *(*by_image, h.shape[1] > n_channels, first, effect.ravel(), weighted.ravel()),
+            *(flat(appearance_basis), flat(shape_basis), bounds, n_latents),
+            *(*by_image, h.shape[1] > n_channels, first, flat(effect), flat(weighted)),
             *(tuple(range(n_channels)), tuple(range(gradients.shape[2])), n_voxels),
             *map(divisor, (size, n_pieces, n_groups)),
         )

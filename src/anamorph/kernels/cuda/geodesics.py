@@ -14,6 +14,7 @@ import numpy as np
 
 from anamorph.kernels.cuda import steps
 from anamorph.kernels.cuda.fourier import empty_fields
+from anamorph.kernels.cuda.launch import flat
 from anamorph.kernels.cuda.places import divisor
 from anamorph.kernels.cuda.spectrum import SymbolProduct
 
@@ -61,11 +62,11 @@ class Geodesic:
         self._is_long = cupy.zeros((2, self._n_images), np.int32)
         steps.begin_path(
             self._n_images * self._n_voxels,
-            *(fields.ravel(), -self._step, self._velocity.ravel(), self._warps[0].ravel()),
+            *(flat(fields), -self._step, flat(self._velocity), flat(self._warps[0])),
             *(self._is_long[0], self._shape, divisor(self._n_voxels)),
         )
         mean = cupy.empty((self._n_images, d), np.float32)
-        SymbolProduct(self._velocity, operator, self._momentum, mean, kept=float(has_mean))()
+        SymbolProduct(self._velocity, operator, self._momentum, mean, mean_factor=float(has_mean))()
         self._update_velocity = SymbolProduct(
             self._momentum, greens_function, self._velocity, mean, is_mean_known=True
         )
@@ -90,14 +91,14 @@ class Geodesic:
     def _prepare(self, now: int, next_: int) -> tuple[Any, ...]:
         """Prepare the kernels of a step that takes the warp from one field to the other."""
         n_images, n_voxels, shape = self._n_images, self._n_voxels, self._shape
-        velocity, momentum = self._velocity.ravel(), self._momentum.ravel()
-        warp, spare = self._warps[now].ravel(), self._warps[next_].ravel()
+        velocity, momentum = flat(self._velocity), flat(self._momentum)
+        warp, spare = flat(self._warps[now]), flat(self._warps[next_])
         is_long, is_long_next = self._is_long[now], self._is_long[next_]
         voxels = shape, divisor(n_voxels)
         turn = steps.transposed_jacobian_step.prepare(
             n_images * n_voxels, momentum, velocity, -self._step, spare, n_images, *voxels
         )
-        length = shape[0][0]
+        length = self._velocity.shape[2]
         run = int(np.clip(n_images * n_voxels // _FEWEST_THREADS, 2, length))
         n_runs, n_lines = -(-length // run), n_voxels // length
         push_short = steps.push_short_steps.prepare(

@@ -2,7 +2,8 @@
 
 Numba's own launcher takes 150 us to look at three arrays, longer than most kernels run. So Numba
 only compiles, and the driver is handed the arguments in one packed piece. Arrays are contiguous;
-of their numbers and of scalars, the type is part of what is compiled: one version for each.
+of their numbers and of scalars, the type is part of what is compiled, and so are the lengths of
+tuples: one version for each.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from numba.np.numpy_support import from_dtype
 from anamorph.kernels.compile import logger
 
 _THREADS_PER_BLOCK = 256
-MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divide_quickly`
-MOST_PLACES = 2**32  #: in an array that is handed over flat: see `places.index`
+_MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divide_quickly`
+_MOST_PLACES = 2**32  #: in an array that is handed over flat: see `places.index`
 # How the driver is told where the packed arguments are, and how many bytes.
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 _SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
@@ -54,8 +55,8 @@ class DeviceKernel:
 
     def prepare(self, n_threads: int, *arguments: Any) -> Launch:
         """Return the launch with these arguments, which can be done any number of times."""
-        if not 0 < n_threads <= MOST_THREADS:
-            raise ValueError(f"a kernel has 1 to {MOST_THREADS} threads, got {n_threads}")
+        if not 0 < n_threads <= _MOST_THREADS:
+            raise ValueError(f"a kernel has 1 to {_MOST_THREADS} threads, got {n_threads}")
         values: list[Any] = []
         layout = "".join([_flatten(argument, values) for argument in arguments])
         compiled = self._compiled.get(layout)
@@ -108,6 +109,13 @@ class Launch:
             raise RuntimeError(f"the GPU did not take a kernel: CUDA error {code}")
 
 
+def flat(array: Any) -> Any:
+    """Return an array seen as a flat one, never a copy of it: a kernel may write to it."""
+    if not array.flags.c_contiguous:
+        raise ValueError(f"kernels take contiguous arrays, got strides {array.strides}")
+    return array.ravel()
+
+
 def device_kernel(function: Callable[..., None]) -> DeviceKernel:
     """Make a kernel of what one thread does."""
     return DeviceKernel(function)
@@ -122,8 +130,8 @@ def _flatten(argument: Any, values: list[Any]) -> str:
     if isinstance(argument, cupy.ndarray):
         if not argument.flags.c_contiguous:
             raise ValueError(f"kernels take contiguous arrays, got strides {argument.strides}")
-        if argument.ndim == 1 and argument.size > MOST_PLACES:
-            raise ValueError(f"a kernel counts up to {MOST_PLACES} numbers, got {argument.size}")
+        if argument.ndim <= 2 and argument.shape[-1] > _MOST_PLACES:
+            raise ValueError(f"a kernel counts up to {_MOST_PLACES} numbers, got {argument.shape}")
         values += (0, 0, argument.size, argument.itemsize, argument.data.ptr)
         values += argument.shape
         values += argument.strides
@@ -158,7 +166,7 @@ def _source_digest() -> str:
     """Return a text that changes when any source that kernels may be compiled from does."""
     package = Path(__file__).parents[2]
     digest = hashlib.blake2b(digest_size=12)
-    for path in sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/*.py")]):
+    for path in sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/**/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

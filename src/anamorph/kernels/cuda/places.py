@@ -86,7 +86,7 @@ def coordinates(voxel, shape):
 
 @device_function
 def wrapped(point, axis):
-    """Return a coordinate on a periodic axis, of a point that may be anywhere."""
+    """Return a coordinate on a periodic axis, of a point that may be anywhere within 32 bits."""
     is_before = point < 0
     _, place = divide_quickly(plus(-1, -point) if is_before else point, axis)
     return plus(length_of(axis), plus(-1, -place)) if is_before else place

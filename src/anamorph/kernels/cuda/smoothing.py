@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_kernel
+from anamorph.kernels.cuda.launch import device_kernel, flat
 from anamorph.kernels.cuda.places import (
     divide,
     divide_quickly,
@@ -25,7 +25,7 @@ _PARTIAL_SUMS = 1 << 17  # threads that share a scalar product
 
 @device_kernel
 def _relax(step, x, residual, inverse, width, is_full, components, inertia, rate, start, stop):
-    """One thread per place, for all components."""
+    """One thread per place, for all components, of which the compiler knows the number."""
     v = plus(cuda.grid(1), start)
     if v >= stop:
         return
@@ -45,7 +45,7 @@ def relax(
     n_components, width = x.shape
     _relax(
         stop - start,
-        *(step.ravel(), x.ravel(), residual.ravel(), inverse.ravel(), width),
+        *(flat(step), flat(x), flat(residual), flat(inverse), width),
         *(len(pairs) > n_components, tuple(range(n_components)), inertia, rate, start, stop),
     )
 
@@ -139,7 +139,7 @@ def dot_per_lane(a: Any, b: Any, padded: tuple[int, ...], lanes: int) -> Any:
     partial = cupy.empty((n_workers, lanes), np.float64)
     _sum_products(
         n_workers * lanes,
-        *(partial, a.ravel(), b.ravel(), n_components, width, width // lanes),
+        *(partial, flat(a), flat(b), n_components, width, width // lanes),
         *(tuple(map(divisor, padded)), divisor(lanes), n_workers),
     )
     return partial.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Spectra on a GPU: the twin of `kernels.spectrum`."""
+"""Spectra on a GPU: products of vector fields with a symbol, from transform to transform."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.fourier import empty_spectra, transform, transform_back
-from anamorph.kernels.cuda.launch import device_kernel
+from anamorph.kernels.cuda.launch import device_kernel, flat
 from anamorph.kernels.cuda.places import (
     divide_quickly,
     divisor,
@@ -26,7 +26,7 @@ _MOST_FIELDS = 8  # whose tiles are next to each other, so that the symbol is re
 
 @device_kernel
 def _multiply_symbol(
-    spectrum, symbol, mean, kept, is_mean_known, n_fields, n_axes, width, n_tiles, together
+    spectrum, symbol, mean, factor, is_mean_known, n_fields, n_axes, width, n_tiles, together
 ):
     """Multiply spectra by a symbol; one thread per tile of some fields, field and number.
 
@@ -45,7 +45,7 @@ def _multiply_symbol(
     if i == 0 and not is_mean_known:
         for axis in range(n_axes):
             total = spectrum[index(first, times(axis, width))]
-            mean[index(times(n, n_axes), axis)] = kept * total
+            mean[index(times(n, n_axes), axis)] = factor * total
     if k == 0 and is_mean_known:
         for axis in range(n_axes):
             known = mean[index(times(n, n_axes), axis)]
@@ -78,8 +78,11 @@ class SymbolProduct:
         See `fourier`; they may be the same.
     symbol : (packed d x d, frequency)
     mean : (N, d)
-        The means over space of N fields: of the results, if they are known better than the input
-        can tell; else it is filled with those of the input, times `kept`.
+        The means over space of N fields.
+    is_mean_known : bool
+        The results are to have these means, known better than the input can tell. If not, `mean`
+        is filled with the means of the input, times `mean_factor`.
+    mean_factor : float
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class SymbolProduct:
         mean: Any,
         *,
         is_mean_known: bool = False,
-        kept: float = 1.0,
+        mean_factor: float = 1.0,
     ) -> None:
         self._fields, self._out, self._spectra = fields, out, empty_spectra(fields)
         n_fields, n_axes = mean.shape
@@ -99,8 +102,8 @@ class SymbolProduct:
         n_groups = -(-n_fields // together)
         self._multiply = _multiply_symbol.prepare(
             n_groups * together * n_tiles * _TILE,
-            *(self._spectra.view(np.float32).ravel(), symbol.ravel(), mean.ravel()),
-            *(np.float32(kept / n_voxels), is_mean_known, n_fields, n_axes, width),
+            *(flat(self._spectra.view(np.float32)), flat(symbol), flat(mean)),
+            *(np.float32(mean_factor / n_voxels), is_mean_known, n_fields, n_axes, width),
             *(divisor(n_tiles), divisor(together)),
         )
 

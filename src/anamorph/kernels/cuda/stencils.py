@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_function, device_kernel
+from anamorph.kernels.cuda.launch import device_function, device_kernel, flat
 from anamorph.kernels.cuda.places import (
     divide_quickly,
     divisor,
@@ -51,7 +51,7 @@ def bend(out: Any, x: Any, shifts: Any, first: Any, second: Any, start: int, sto
     """Write ``first[0] x - sum_a second[a] d_a^2 x``: see the twin; constants are tuples."""
     n_components, width = x.shape
     last = (n_components - 1) * width + stop
-    _bend(last - start, out.ravel(), x.ravel(), shifts, first, second, start, last)
+    _bend(last - start, flat(out), flat(x), shifts, first, second, start, last)
 
 
 @device_function
@@ -116,10 +116,11 @@ def apply_operator(
 ) -> None:  # fmt: skip
     """Write (H + L) x, or subtract it from `out`: see the twin; constants are tuples."""
     n_components, width = x.shape
+    # Without elasticity, any numbers will do where those of `elastic` are: none is coupled.
     elasticity = (elastic, shifts) if elastic[0] else (laplacian, ())
     _apply_operator(
         stop - start,
-        *(out.ravel(), x.ravel(), bent.ravel(), hessian.ravel(), width, len(pairs) > n_components),
+        *(flat(out), flat(x), flat(bent), flat(hessian), width, len(pairs) > n_components),
         *(subtract, shifts, absolute, laplacian, *elasticity, start, stop),
     )
 
@@ -142,7 +143,7 @@ def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -
     n_outer, padded, n_inner = coarse.shape
     _prolong_axis(
         n_outer * left.size * n_inner,
-        *(fine.ravel(), coarse.ravel(), left, right, fraction),
+        *(flat(fine), flat(coarse), left, right, fraction),
         *(n_outer, divisor(left.size), padded - 2, divisor(n_inner)),
     )
 
@@ -185,6 +186,6 @@ def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) 
     n_coarse, n_fine = padded - 2, left.size
     _restrict_axis(
         n_outer * n_coarse * n_inner,
-        *(coarse.ravel(), fine.ravel(), left, right, fraction, np.float32(n_coarse / n_fine)),
+        *(flat(coarse), flat(fine), left, right, fraction, np.float32(n_coarse / n_fine)),
         *(n_outer, divisor(n_fine), divisor(n_coarse), divisor(n_inner), n_fine // n_coarse + 1),
     )

@@ -137,7 +137,8 @@ def _push_voxels(images, displacement, out, shape, n_voxels):
 
 
 def push_voxels(images: Any, displacement: Any, out: Any, space: tuple[int, ...]) -> None:
-    """Add images pushed to id + displacement, the transpose of `pull_voxels`, to `out`."""
+    """Set `out` to images pushed to id + displacement: the transpose of `pull_voxels`."""
+    out.fill(0)
     _for_each_voxel(_push_voxels, images, displacement, out, space)
 
 
