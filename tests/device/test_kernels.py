@@ -1,8 +1,12 @@
 """What kernels of a GPU compute, beside what those of the processor do."""
 
+from importlib import import_module
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import anamorph
 from anamorph.generator import Generator
 from anamorph.geometry import momentum, pull, push, shoot, velocity
 from anamorph.geometry.operators import field_momentum
@@ -20,6 +24,14 @@ N_IMAGES = 9  # of which plans of Fourier transforms make ten
 def random_fields(space, n_components, seed=0, n_images=N_IMAGES):
     shape = (n_images, n_components, *space)
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def test_kernels_are_compiled_anew_when_any_of_their_files_changes(gpu):
+    files = import_module("anamorph.kernels.cuda.launch").sources()
+    package = Path(anamorph.__file__).parent
+    with_kernels = [path for path in package.rglob("*.py") if "\n@device_" in path.read_text()]
+    assert len(with_kernels) > 5
+    assert set(with_kernels) <= set(files)
 
 
 @every_space

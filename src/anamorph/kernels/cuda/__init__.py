@@ -1,4 +1,4 @@
-"""The loops of `kernels` for GPUs: one thread per voxel. Each module has its twin there."""
+"""The loops of `kernels` for GPUs: one thread per voxel. Most modules have their twin there."""
 
 import numpy as np
 

@@ -64,7 +64,7 @@ def _hessian_entry(h, b, c, voxel, n_channels, n_voxels, is_full):
 def _shape_derivatives(gradients, g, h, is_full, loading, g_v, h_v, channels, axes, n_voxels):
     """One thread per image and voxel; images have one row each.
 
-    channels, axes : tuples, of whose lengths the compiler makes loops without end tests
+    channels, axes : tuples, whose lengths the compiler knows, so that it unrolls loops
     """
     n, voxel = divide_quickly(cuda.grid(1), n_voxels)
     if n >= g.shape[0]:
@@ -152,22 +152,14 @@ def _write_effects(
             value = _effect(k, c, bases, bounds, image, voxel, n_voxels, n_channels, len(axes))
             value = value if is_inside else _ZERO
             effect[index(here, times(c, length))] = value
-            if c == 0:
-                value_0 = value
-            elif c == 1:
-                value_1 = value
-            elif c == 2:
-                value_2 = value
+            value_0 = value if c == 0 else value_0
+            value_1 = value if c == 1 else value_1
+            value_2 = value if c == 2 else value_2
         for b in range(n_channels):
             total = _ZERO
             for c in range(n_channels):
-                if c == 0:
-                    value = value_0
-                elif c == 1:
-                    value = value_1
-                elif c == 2:
-                    value = value_2
-                else:
+                value = value_0 if c == 0 else (value_1 if c == 1 else value_2)
+                if c > 2:
                     value = effect[index(here, times(c, length))]
                 total += value * _hessian_entry(own_h, b, c, voxel, n_channels, n_voxels, is_full)
             weighted[index(there, times(b, length))] = total

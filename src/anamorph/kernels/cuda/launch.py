@@ -161,12 +161,17 @@ def _numba_type(argument: Any) -> Any:
     return {int: types.int64, bool: types.boolean, np.float32: types.float32}[type(argument)]
 
 
+def sources() -> list[Path]:
+    """Return the files that kernels may be compiled from."""
+    package = Path(__file__).parents[2]
+    return sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/**/*.py")])
+
+
 @cache
 def _source_digest() -> str:
-    """Return a text that changes when any source that kernels may be compiled from does."""
-    package = Path(__file__).parents[2]
+    """Return a text that changes when any of the sources does."""
     digest = hashlib.blake2b(digest_size=12)
-    for path in sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/**/*.py")]):
+    for path in sources():
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
