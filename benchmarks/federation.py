@@ -26,22 +26,22 @@ from typing import Any
 import numpy as np
 
 from anamorph import ShapeAppearanceModel
-from anamorph.arguments import checked_settings
 from anamorph.datasets import digits
-from anamorph.federation.agent import SiteAgent
-from anamorph.federation.coordinator import FederatedSites
-from anamorph.federation.fit import Terms, federated_fit
-from anamorph.federation.identity import Identity, new_identities
-from anamorph.federation.policy import Policy
-from anamorph.federation.questions import parameter_shapes
-from anamorph.federation.secure_sum import Occasion, to_fixed_point
+from anamorph.federation.coordinator.fit import Terms, federated_fit
+from anamorph.federation.coordinator.sites import FederatedSites
+from anamorph.federation.masking.identity import Identity, new_identities
+from anamorph.federation.masking.secure_sum import Occasion, to_fixed_point
+from anamorph.federation.protocol.questions import parameter_shapes
+from anamorph.federation.protocol.transport import Replies
+from anamorph.federation.protocol.wire import Message, pack, unpack
 from anamorph.federation.simulate import split_images
-from anamorph.federation.transport import Replies
-from anamorph.federation.wire import Message, pack, unpack
-from anamorph.io.arrays import ArrayImages
-from anamorph.io.collection import open_images
+from anamorph.federation.site.agent import SiteAgent
+from anamorph.federation.site.policy import Policy
+from anamorph.images.arrays import ArrayImages
+from anamorph.images.collection import open_images
 from anamorph.kernels.threads import one_blas_thread
-from anamorph.parameters import Parameters
+from anamorph.model.arguments import checked_settings
+from anamorph.model.parameters import Parameters
 from benchmarks.model import DIGITS
 
 NAMES = ("site1", "site2", "site3")

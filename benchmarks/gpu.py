@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
-from anamorph.arguments import checked_settings
-from anamorph.cohort import Cohort
-from anamorph.device import ImagesOnDevice, find_gpu, plan_memory
-from anamorph.fitting import Fit
+from anamorph.arrays.devices import ImagesOnDevice, find_gpu, plan_memory
+from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.em import Fit
+from anamorph.fitting.sites import LocalSites
 from anamorph.geometry import pull, push, shoot, velocity
-from anamorph.io.arrays import ImageFormat
+from anamorph.images.arrays import ImageFormat
 from anamorph.kernels.errors import DeviceError
-from anamorph.presets import preset
-from anamorph.sites import LocalSites
+from anamorph.model.arguments import checked_settings
+from anamorph.model.presets import preset
 from anamorph.solvers import solve_velocity
 from benchmarks.model import BRAINS, DIGITS
 

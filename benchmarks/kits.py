@@ -25,7 +25,7 @@ from anamorph.datasets import digits
 from anamorph.federation.nvflare.consortium import Consortium
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.provision import provision
-from anamorph.presets import preset
+from anamorph.model.presets import preset
 
 NAMES = ("london", "paris", "rome")
 MINIMUM_IMAGES = 4

@@ -10,13 +10,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from anamorph import ShapeAppearanceModel
-from anamorph.arguments import checked_settings
-from anamorph.cohort import Cohort
 from anamorph.datasets import digits
-from anamorph.fitting import Fit
-from anamorph.generator import Generator
-from anamorph.io.arrays import ArrayImages
-from anamorph.sites import LocalSites
+from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.em import Fit
+from anamorph.fitting.sites import LocalSites
+from anamorph.images.arrays import ArrayImages
+from anamorph.model.arguments import checked_settings
+from anamorph.model.generator import Generator
 from benchmarks.paired import seconds
 from benchmarks.simulate import label_volume
 

@@ -9,17 +9,17 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cohort import Cohort
-from anamorph.generator import Generator
+from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.objective import joint_log_probability
+from anamorph.fitting.sites import LocalSites
 from anamorph.geometry import momentum
 from anamorph.geometry.operators import field_momentum
 from anamorph.geometry.shooting import _Geodesic
-from anamorph.io.arrays import ImageFormat
-from anamorph.io.modelfile import Origin
-from anamorph.objective import joint_log_probability
-from anamorph.parameters import Parameters
-from anamorph.settings import LatentLayout, Settings
-from anamorph.sites import LocalSites
+from anamorph.images.arrays import ImageFormat
+from anamorph.model.generator import Generator
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import LatentLayout, Settings
+from anamorph.storage.modelfile import Origin
 from tests.conftest import GOLDEN
 
 N_CHANNELS = {"gaussian": 2, "bernoulli": 1, "categorical": 3}

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from anamorph import ShapeAppearanceModel
-from anamorph.arguments import DEFAULT_PENALTIES
 from anamorph.datasets import digits
 from anamorph.geometry import jacobian_determinant
+from anamorph.likelihoods import LIKELIHOODS
 
 TABLE = Path(__file__).parents[1] / "measured-settings.md"
 USUAL: dict[str, Any] = {"n_components": 16, "likelihood": "bernoulli", "n_iter": 12}
@@ -28,7 +28,7 @@ HEADER = (
 
 def scaled(name: str, factor: float) -> dict[str, Any]:
     """Return a penalty of binary images, its weights multiplied by a factor."""
-    weights = DEFAULT_PENALTIES["bernoulli"][name]
+    weights = LIKELIHOODS["bernoulli"].default_penalties[name]
     return {f"{name}_penalty": tuple(factor * weight for weight in weights)}
 
 

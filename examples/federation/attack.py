@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cohort import Cohort
 from anamorph.datasets import digits
-from anamorph.federation.identity import new_identities
-from anamorph.federation.secure_sum import Occasion, to_fixed_point
-from anamorph.io.arrays import ArrayImages
-from anamorph.sums import Sums
+from anamorph.federation.masking.identity import new_identities
+from anamorph.federation.masking.secure_sum import Occasion, to_fixed_point
+from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.sums import Sums
+from anamorph.images.arrays import ArrayImages
 
 Array = NDArray[np.floating]
 

@@ -19,10 +19,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from anamorph.compare import hide_boxes, score_hidden
-from anamorph.model import PARTS, ShapeAppearanceModel
+from anamorph.compare.layouts import hide_boxes, score_hidden
+from anamorph.estimator import PARTS, ShapeAppearanceModel
+from anamorph.model.presets import preset
 from anamorph.plots import plot_fits, plot_modes, plot_samples
-from anamorph.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.images import Array, brain_slices, coarser, whole_brains
 

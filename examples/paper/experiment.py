@@ -26,9 +26,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from anamorph.io.replace import replacing
-from anamorph.model import ShapeAppearanceModel
-from anamorph.progress import duration
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.fitting.progress import duration
+from anamorph.storage.replace import replacing
 from examples.paper.provenance import ROOT, joined, present_provenance
 
 DATA_VARIABLE = "ANAMORPH_DATA"

@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from anamorph.model import ShapeAppearanceModel
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.model.presets import preset
 from anamorph.plots import plot_arithmetic, plot_modes
 from anamorph.plots.panels import draw_rows
-from anamorph.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.images import Array, Faces, faces
 

@@ -28,7 +28,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from anamorph import ShapeAppearanceModel
 from anamorph.classify import GaussianProcessClassifier
 from anamorph.datasets.simulated import GREY_MATTER, WHITE_MATTER, brains
-from anamorph.presets import preset
+from anamorph.model.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.groups_figure import draw_curves
 

@@ -21,13 +21,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from anamorph.arguments import LAYOUTS
-from anamorph.compare import Comparison, hide_boxes, layout_models, score_hidden
-from anamorph.io.hidden import HiddenImages
-from anamorph.model import ShapeAppearanceModel
+from anamorph.compare.layouts import Comparison, hide_boxes, layout_models, score_hidden
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.images.hidden import HiddenImages
+from anamorph.model.arguments import LAYOUTS
+from anamorph.model.presets import preset
 from anamorph.plots import plot_comparison
 from anamorph.plots.rendering import HUES
-from anamorph.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.images import Array, brain_slices, coarser, faces, hippocampi
 

@@ -21,7 +21,7 @@ from scipy.stats import binomtest
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
 from anamorph.datasets import digits, mnist
-from anamorph.presets import preset
+from anamorph.model.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.mnist_figures import BARS, SCATTERING, draw_errors, draw_mistakes
 

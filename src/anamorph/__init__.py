@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anamorph.classify.evidence import EvidenceClassifier
-    from anamorph.model import ShapeAppearanceModel
+    from anamorph.estimator import ShapeAppearanceModel
 
 __version__ = "0.1.0"
 __all__ = ["EvidenceClassifier", "ShapeAppearanceModel", "__version__"]
@@ -19,7 +19,7 @@ __all__ = ["EvidenceClassifier", "ShapeAppearanceModel", "__version__"]
 # Estimators, and Numba with them, are imported when they are first asked for.
 _HOMES = {
     "EvidenceClassifier": "anamorph.classify.evidence",
-    "ShapeAppearanceModel": "anamorph.model",
+    "ShapeAppearanceModel": "anamorph.estimator",
 }
 
 

@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
 from anamorph.datasets import digits
-from anamorph.io.collection import open_images
+from anamorph.images.collection import open_images
 
 MODEL = ShapeAppearanceModel(2, likelihood="bernoulli", n_iter=2, n_threads=1)
 

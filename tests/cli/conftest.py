@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anamorph.cli import app
-from tests.io.filemaking import rotated_affine, save_nifti, save_picture
+from tests.images.filemaking import rotated_affine, save_nifti, save_picture
 
 N_IMAGES = 10
 SPACE = (12, 10)

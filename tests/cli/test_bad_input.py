@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cli import info
-from anamorph.cli.images import natural_order
+from anamorph.cli.commands import info
+from anamorph.cli.terminal.images import natural_order
 from tests.cli.conftest import QUICK, SPACE, VOLUME, blobs
-from tests.io.filemaking import rotated_affine, save_array, save_nifti, save_picture
+from tests.images.filemaking import rotated_affine, save_array, save_nifti, save_picture
 
 
 def truncated_gzip(path):
@@ -76,7 +76,7 @@ def test_one_image_is_not_enough(anamorph, volumes, tmp_path):
 
 
 def test_a_file_that_vanishes_during_the_fit(anamorph, volumes, tmp_path, monkeypatch):
-    from anamorph.cli.bar import FitDisplay
+    from anamorph.cli.terminal.bar import FitDisplay
 
     def advance(self, progress):
         for path in volumes.iterdir():

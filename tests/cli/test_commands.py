@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cli.figures import save_figure
-from anamorph.io.participants import read_participants
-from anamorph.io.tables import read_latents
+from anamorph.cli.terminal.figures import save_figure
+from anamorph.images.participants import read_participants
 from anamorph.latents import mode_standard_deviations
 from anamorph.plots import plot_arithmetic, plot_modes
+from anamorph.storage.tables import read_latents
 from tests.cli.conftest import N_IMAGES, QUICK, SPACE, VOLUME, blobs
-from tests.io.filemaking import rotated_affine, save_array, save_nifti, save_picture
+from tests.images.filemaking import rotated_affine, save_array, save_nifti, save_picture
 
 
 def check_space(path, shape=VOLUME):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from anamorph.cli.errors import CommandError
-from anamorph.cli.expression import parse_sum
+from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.expression import parse_sum
 
 NAMES = [
     "smiling-1",

@@ -7,7 +7,7 @@ import pytest
 
 from anamorph import ShapeAppearanceModel
 from tests.cli.conftest import QUICK, blobs
-from tests.io.filemaking import save_picture
+from tests.images.filemaking import save_picture
 
 N_IMAGES = 11
 

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from anamorph import ShapeAppearanceModel, compare, demo
-from anamorph.io.participants import read_participants
-from anamorph.io.tables import write_latents
+from anamorph import ShapeAppearanceModel
+from anamorph.cli import demonstration as demo
+from anamorph.compare import layouts as compare
+from anamorph.images.participants import read_participants
+from anamorph.storage.tables import write_latents
 from tests.cli.conftest import N_IMAGES, SPACE, VOLUME, blobs
-from tests.io.filemaking import rotated_affine, save_array, save_nifti
+from tests.images.filemaking import rotated_affine, save_array, save_nifti
 
 
 def test_compare(anamorph, pictures, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from anamorph import ShapeAppearanceModel, __version__
 from anamorph.cli import app
-from anamorph.io.tensors import read_tensors
+from anamorph.storage.tensors import read_tensors
 from tests.cli.conftest import QUICK
 
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"

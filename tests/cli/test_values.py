@@ -5,14 +5,15 @@ import inspect
 import pytest
 import typer
 
-from anamorph import presets
-from anamorph.cli import app, values
-from anamorph.cli.errors import CommandError
-from anamorph.cli.flags import KEYS
-from anamorph.cli.images import find_files, natural_order
-from anamorph.cli.messages import counted
-from anamorph.cli.settings import merged_settings, read_settings
-from anamorph.cli.typed_settings import TypedSettings, with_settings
+from anamorph.cli import app
+from anamorph.cli.terminal import values
+from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.flags import KEYS
+from anamorph.cli.terminal.images import find_files, natural_order
+from anamorph.cli.terminal.messages import counted
+from anamorph.cli.terminal.settings import merged_settings, read_settings
+from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+from anamorph.model import presets
 
 
 @pytest.mark.parametrize(
@@ -102,8 +103,8 @@ def test_every_setting_of_a_file_is_an_option_of_fit():
 @pytest.mark.parametrize("name", presets.PRESETS)
 def test_presets_are_arguments_of_the_estimator(name):
     from anamorph import ShapeAppearanceModel
-    from anamorph.arguments import checked_settings
-    from anamorph.io.arrays import ImageFormat
+    from anamorph.images.arrays import ImageFormat
+    from anamorph.model.arguments import checked_settings
 
     model = ShapeAppearanceModel(**presets.preset(name))
     space = (8, 8, 8) if name == "brains3d" else (8, 8)

@@ -11,8 +11,8 @@ import typer
 
 from anamorph import ShapeAppearanceModel
 from anamorph.cli import app
-from anamorph.cli import cluster as command
-from anamorph.cli.fit import fit
+from anamorph.cli.commands import cluster as command
+from anamorph.cli.commands.fit import fit
 
 QUICK = ("-k", "2", "--iterations", "2", "--threads", "1")
 

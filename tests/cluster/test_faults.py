@@ -11,7 +11,7 @@ import pytest
 
 from anamorph import ShapeAppearanceModel
 from anamorph.cluster import ClusterError, ClusterSites, connect, fit_on_cluster
-from anamorph.io.tables import read_latents
+from anamorph.storage.tables import read_latents
 from tests.cluster.conftest import OPTIONS, Processes, save_images
 
 pytestmark = pytest.mark.slow

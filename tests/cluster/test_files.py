@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from anamorph.io.files import FileImages
-from tests.io.filemaking import noise, rotated_affine, save_nifti, save_picture
+from anamorph.images.files import FileImages
+from tests.images.filemaking import noise, rotated_affine, save_nifti, save_picture
 
 SOME = slice(2, 4)
 SPACE = (8, 6, 7)

@@ -9,7 +9,7 @@ import pytest
 from anamorph import ShapeAppearanceModel
 from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
-from anamorph.io.errors import ModelFileError
+from anamorph.storage.errors import ModelFileError
 from tests.cluster.conftest import OPTIONS
 
 
@@ -99,7 +99,7 @@ def test_losing_all_that_workers_keep_changes_nothing(files, tmp_path, lost_at):
 
 def test_losses_change_nothing_where_the_mean_needs_shorter_steps(files, tmp_path, monkeypatch):
     """Then shape derivatives are asked for twice, the second time with latents turned already."""
-    from anamorph.fitting import Fit
+    from anamorph.fitting.em import Fit
 
     def always_refused(self, log_likelihood, parameters, latents):
         value = original(self, log_likelihood, parameters, latents)

@@ -11,8 +11,8 @@ from anamorph.cluster import ClusterError, ClusterSites, connect, fit_on_cluster
 from anamorph.cluster import sites as sites_module
 from anamorph.cluster.connection import check_versions
 from anamorph.cluster.partition import Partition
-from anamorph.io.errors import ImageError
-from anamorph.io.files import FileImages
+from anamorph.images.errors import ImageError
+from anamorph.images.files import FileImages
 from tests.cluster.conftest import N_IMAGES, OPTIONS, Processes
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from anamorph.cluster.storage import LatentFolder, PartitionLatents, remove_abandoned
-from anamorph.io.errors import ModelFileError, WriteError
+from anamorph.storage.errors import ModelFileError, WriteError
 
 
 def latents(seed):

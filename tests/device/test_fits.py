@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
-from anamorph.device import ImagesOnDevice, MemoryPlan, chosen_device, plan_memory
+from anamorph.arrays.devices import ImagesOnDevice, MemoryPlan, chosen_device, plan_memory
 from anamorph.kernels.errors import DeviceError
 from tests import simulated
 from tests.device.conftest import HAS_GPU
@@ -42,7 +42,7 @@ def fitted(likelihood, device, **changes):
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "categorical"])
 def test_fits_agree(gpu, monkeypatch, likelihood):
-    monkeypatch.setattr("anamorph.generator._MOST_GUESSES", 3)  # each takes a simulation long
+    monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)  # each takes a simulation long
     here, there = (fitted(likelihood, device) for device in ("cpu", "cuda"))
     assert there.objective_ == pytest.approx(here.objective_, rel=1e-6)
     assert np.allclose(there.latents_, here.latents_, atol=1e-4)
@@ -103,8 +103,8 @@ def test_less_memory_means_that_images_are_streamed(gpu):
 def test_sums_that_do_not_fit_are_solved_with_some_at_a_time(gpu, monkeypatch):
     everything = fitted("bernoulli", "cuda")
     plan = MemoryPlan(are_images_resident=True, are_sums_resident=False, working_bytes=2**20)
-    monkeypatch.setattr("anamorph.cohort.plan_memory", lambda *_: plan)
-    monkeypatch.setattr("anamorph.regularisation._BLOCK_BYTES", 1)
+    monkeypatch.setattr("anamorph.fitting.cohort.plan_memory", lambda *_: plan)
+    monkeypatch.setattr("anamorph.fitting.regularisation._BLOCK_BYTES", 1)
     assert fitted("bernoulli", "cuda").objective_ == pytest.approx(everything.objective_, rel=1e-6)
 
 

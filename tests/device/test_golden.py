@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from anamorph.device import ImagesOnDevice
-from anamorph.kernels.device import to_host
+from anamorph.arrays.devices import ImagesOnDevice
+from anamorph.arrays.namespaces import to_host
+from anamorph.fitting.sums import Sums
 from anamorph.solvers import solve
-from anamorph.sums import Sums
-from tests import simulated, test_cohort, test_fitting
+from tests import simulated
+from tests.fitting import test_cohort
+from tests.fitting import test_em as test_fitting
 from tests.geometry import test_operators, test_shooting, test_warps
 from tests.solvers import test_solve
 

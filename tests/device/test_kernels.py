@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import anamorph
-from anamorph.generator import Generator
+from anamorph.arrays.namespaces import to_host
 from anamorph.geometry import momentum, pull, push, shoot, velocity
 from anamorph.geometry.operators import field_momentum
-from anamorph.kernels.device import to_host
 from anamorph.likelihoods import LIKELIHOODS
+from anamorph.model.generator import Generator
 from anamorph.solvers import solve, solve_field, solve_velocity, systems
 from tests import simulated
 from tests.conftest import relative_error

@@ -26,7 +26,7 @@ def files(tmp_path):
 
 
 def test_partitions_on_gpus_give_what_one_machine_gives(gpu, files, tmp_path, monkeypatch):
-    monkeypatch.setattr("anamorph.generator._MOST_GUESSES", 3)  # each takes a simulation long
+    monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)  # each takes a simulation long
     here = ShapeAppearanceModel(**OPTIONS).fit(files)
     there, sites = fitted(
         files,

@@ -6,13 +6,13 @@ import pytest
 pytest.importorskip("cryptography", exc_type=ImportError)
 
 from anamorph.federation.simulate import simulated_sites, split_images
-from anamorph.io.collection import open_images
+from anamorph.images.collection import open_images
 from tests.device.test_fits import blobs
 from tests.federation.conftest import LENIENT, fit, model
 
 
 def test_a_fit_across_gpus_has_the_numbers_of_one_machine(gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr("anamorph.generator._MOST_GUESSES", 3)  # each takes a simulation long
+    monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)  # each takes a simulation long
     small = {"n_components": 1, "n_iter": 1, "n_steps": 3}
     images = open_images(blobs(6), "gaussian")
     transport = simulated_sites(images, split_images(6, 3), tmp_path, LENIENT, device="cuda")

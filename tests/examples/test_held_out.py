@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
-from anamorph.compare import compare_layouts
+from anamorph.compare.layouts import compare_layouts
 from examples.paper import held_out
 from examples.paper.experiment import Experiment
 

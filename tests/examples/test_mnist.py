@@ -5,7 +5,7 @@ import pytest
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
 from anamorph.datasets import MNIST
-from anamorph.presets import preset
+from anamorph.model.presets import preset
 from examples.paper import mnist
 from examples.paper.experiment import DATA_VARIABLE, Experiment
 from examples.paper.mnist import main, measures

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from anamorph.federation import audit, ledger, store
-from anamorph.federation.agent import SiteAgent
-from anamorph.federation.identity import Identity
+from anamorph.federation.masking.identity import Identity
+from anamorph.federation.protocol.transport import LocalTransport, Replies
+from anamorph.federation.protocol.wire import pack, unpack
 from anamorph.federation.simulate import split_images
-from anamorph.federation.transport import LocalTransport, Replies
-from anamorph.federation.wire import pack, unpack
-from anamorph.io.collection import open_images
+from anamorph.federation.site import audit, ledger, store
+from anamorph.federation.site.agent import SiteAgent
+from anamorph.images.collection import open_images
 from anamorph.kernels.threads import use_threads
 from tests.federation.conftest import LENIENT, stack
 

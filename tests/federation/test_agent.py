@@ -6,11 +6,11 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from anamorph.federation.audit import AuditLog
-from anamorph.federation.policy import Policy
-from anamorph.federation.secure_sum import Occasion
-from anamorph.parameters import Parameters
-from anamorph.settings import LatentLayout
+from anamorph.federation.masking.secure_sum import Occasion
+from anamorph.federation.site.audit import AuditLog
+from anamorph.federation.site.policy import Policy
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import LatentLayout
 from tests import simulated
 from tests.federation.conftest import LENIENT, OPEN, one_agent
 
@@ -200,7 +200,7 @@ def test_a_full_disk_leaves_latents_as_they_were(tmp_path, monkeypatch):
         raise full
 
     with monkeypatch.context() as patch:
-        patch.setattr("anamorph.federation.store.write_tensors", fail)
+        patch.setattr("anamorph.federation.site.store.write_tensors", fail)
         reply = coordinator.ask("mean_derivatives", {"shift": np.ones(2)})
         assert reply["error"] == "StorageError"
         assert "No space left" in reply["text"]
@@ -215,7 +215,7 @@ def test_without_an_audit_log_nothing_is_answered(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("anamorph.federation.lines.os.write", fail)
+    monkeypatch.setattr("anamorph.federation.site.lines.os.write", fail)
     reply = coordinator.ask("moments")
     assert reply.keys() == {"error", "text"}
     assert "audit log" in reply["text"]

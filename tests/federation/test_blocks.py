@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 
-from anamorph.column_sums import SumOnDisk
-from anamorph.federation.answers import Answer, Row
-from anamorph.federation.errors import MessageError
-from anamorph.federation.fit import Terms
-from anamorph.federation.wire import pack, unpack
-from anamorph.mapped import empty_mapped, is_mapped, let_go
-from anamorph.sums import Sums
+from anamorph.arrays.column_sums import SumOnDisk
+from anamorph.arrays.mapped import empty_mapped, is_mapped, let_go
+from anamorph.federation.coordinator.fit import Terms
+from anamorph.federation.protocol.answers import Answer, Row
+from anamorph.federation.protocol.errors import MessageError
+from anamorph.federation.protocol.wire import pack, unpack
+from anamorph.fitting.sums import Sums
 from tests.federation.conftest import LENIENT, OPEN, Wire, fit, objective_error, sites
 
 
 @pytest.mark.parametrize("is_secure", [True, False])
 def test_a_fit_in_many_blocks_and_on_disk(tmp_path, pooled, monkeypatch, is_secure):
-    monkeypatch.setattr("anamorph.federation.answers.BLOCK_LENGTH", 101)
-    monkeypatch.setattr("anamorph.federation.coordinator.BLOCK_BYTES", 500)
-    monkeypatch.setattr("anamorph.column_sums.MOST_BYTES_IN_MEMORY", 4000)
+    monkeypatch.setattr("anamorph.federation.protocol.answers.BLOCK_LENGTH", 101)
+    monkeypatch.setattr("anamorph.federation.coordinator.sites.BLOCK_BYTES", 500)
+    monkeypatch.setattr("anamorph.arrays.column_sums.MOST_BYTES_IN_MEMORY", 4000)
     wire = Wire()
     transport = sites(tmp_path, LENIENT if is_secure else OPEN, watch=wire)
     result, _ = fit(transport, terms=Terms(is_secure=is_secure))
@@ -29,12 +29,12 @@ def test_a_fit_in_many_blocks_and_on_disk(tmp_path, pooled, monkeypatch, is_secu
 
 
 def test_a_large_fit_goes_on_from_its_checkpoint(tmp_path, pooled, monkeypatch):
-    monkeypatch.setattr("anamorph.column_sums.MOST_BYTES_IN_MEMORY", 500)
-    monkeypatch.setattr("anamorph.mapped._BLOCK_BYTES", 1000)  # a column at a time
+    monkeypatch.setattr("anamorph.arrays.column_sums.MOST_BYTES_IN_MEMORY", 500)
+    monkeypatch.setattr("anamorph.arrays.mapped._BLOCK_BYTES", 1000)  # a column at a time
     transport, checkpoint = sites(tmp_path), tmp_path / "checkpoint"
     parts = []
     monkeypatch.setattr(
-        "anamorph.regularisation.let_go",
+        "anamorph.fitting.regularisation.let_go",
         lambda *arrays: parts.append([is_mapped(array) for array in arrays]),
     )
     fit(transport, checkpoint=checkpoint, n_iter=1)
@@ -56,7 +56,7 @@ def test_what_is_let_go_of_is_there_again():
 
 
 def test_blocks_cover_an_answer_once(monkeypatch):
-    monkeypatch.setattr("anamorph.federation.answers.BLOCK_LENGTH", 7)
+    monkeypatch.setattr("anamorph.federation.protocol.answers.BLOCK_LENGTH", 7)
     shapes = {"a": (3, 4), "b": (), "nothing": (0, 5), "c": (5,)}
     fields = {name: np.random.default_rng(0).normal(size=shape) for name, shape in shapes.items()}
     answer = Answer(Sums(9, fields), Row(shapes))
@@ -71,7 +71,7 @@ def test_blocks_cover_an_answer_once(monkeypatch):
 
 
 def test_a_sum_on_disk_is_the_sum(tmp_path, monkeypatch):
-    monkeypatch.setattr("anamorph.column_sums._BLOCK_BYTES", 400)
+    monkeypatch.setattr("anamorph.arrays.column_sums._BLOCK_BYTES", 400)
     generator = np.random.default_rng(0)
     total = SumOnDisk(tmp_path / "sum", (5, 2, 6, 7))
     expected = np.zeros((5, 2, 6, 7))

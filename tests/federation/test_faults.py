@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from anamorph.federation.agent import SiteAgent
-from anamorph.federation.errors import (
+from anamorph.federation.coordinator.fit import Terms, federated_fit
+from anamorph.federation.protocol.errors import (
     PolicyError,
     RosterError,
     SitesLostError,
     TooFewImagesError,
 )
-from anamorph.federation.fit import Terms, federated_fit
-from anamorph.federation.policy import Policy
+from anamorph.federation.site.agent import SiteAgent
+from anamorph.federation.site.policy import Policy
 from tests.federation.conftest import (
     LENIENT,
     OPEN,

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from anamorph.federation import lines
-from anamorph.federation.lines import append_line, whole_lines
+from anamorph.federation.site import lines
+from anamorph.federation.site.lines import append_line, whole_lines
 
 
 def test_lines_are_those_that_were_added(tmp_path):

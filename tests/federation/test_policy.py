@@ -2,10 +2,10 @@
 
 import pytest
 
-from anamorph.federation.errors import PolicyError
-from anamorph.federation.policy import Policy
-from anamorph.federation.scales import Scales
-from anamorph.sums import ANALYSES, FIELDS
+from anamorph.federation.coordinator.scales import Scales
+from anamorph.federation.protocol.errors import PolicyError
+from anamorph.federation.site.policy import Policy
+from anamorph.fitting.sums import ANALYSES, FIELDS
 
 
 def test_defaults_are_careful():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from anamorph.cohort import Cohort
-from anamorph.federation.fit import Terms
-from anamorph.federation.questions import answer_shapes
-from anamorph.sums import FIELDS, Sums
+from anamorph.federation.coordinator.fit import Terms
+from anamorph.federation.protocol.questions import answer_shapes
+from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.sums import FIELDS, Sums
 from tests import simulated
 from tests.conftest import relative_error
 from tests.federation.conftest import LENIENT, OPEN, Wire, fit, model, objective_error, sites, stack
@@ -45,7 +45,7 @@ def test_masked_sums_are_those_of_one_machine(tmp_path, pooled):
 @pytest.mark.parametrize("likelihood", ["bernoulli", "categorical"])
 def test_every_likelihood_and_layout(tmp_path, likelihood):
     from anamorph.federation.simulate import simulated_sites, split_images
-    from anamorph.io.collection import open_images
+    from anamorph.images.collection import open_images
 
     *_, images = simulated.random_problem(likelihood, n_images=11, missing=0.1)
     axis = None if likelihood == "bernoulli" else 1
@@ -135,7 +135,7 @@ def test_no_latents_or_images_are_among_the_numbers(tmp_path):
 
 
 def _settings(sent):
-    from anamorph.io.modelfile import settings_from
+    from anamorph.storage.modelfile import settings_from
 
     return settings_from(sent["settings"])
 

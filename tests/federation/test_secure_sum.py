@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from anamorph.federation.errors import AnswerError, SignatureError, SumOverflowError
-from anamorph.federation.identity import Identity, new_identities
-from anamorph.federation.secure_sum import Occasion, from_fixed_point, to_fixed_point
+from anamorph.federation.masking.identity import Identity, new_identities
+from anamorph.federation.masking.secure_sum import Occasion, from_fixed_point, to_fixed_point
+from anamorph.federation.protocol.errors import AnswerError, SignatureError, SumOverflowError
 
 
 def agreed(identities, roster=None, context="question", attempt=0):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from anamorph.federation.errors import MessageError, TooFewImagesError
-from anamorph.federation.policy import Policy
-from anamorph.federation.statistics import group_sums
+from anamorph.federation.protocol.errors import MessageError, TooFewImagesError
+from anamorph.federation.site.policy import Policy
+from anamorph.federation.site.statistics import group_sums
 
 LATENTS = np.random.default_rng(0).normal(size=(6, 2))
 COLUMNS = {

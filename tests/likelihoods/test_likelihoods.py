@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamorph.generator import Generator
 from anamorph.likelihoods import LIKELIHOODS, Bernoulli
+from anamorph.model.generator import Generator
 from tests import reference, simulated
 from tests.conftest import relative_error
 from tests.likelihoods import formulas

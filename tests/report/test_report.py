@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from sklearn.exceptions import NotFittedError
 
 from anamorph import ShapeAppearanceModel
-from anamorph.io.errors import WriteError
-from anamorph.io.files import FileImages
+from anamorph.fitting.progress import duration
+from anamorph.images.files import FileImages
 from anamorph.plots import plot_log_jacobian
-from anamorph.progress import duration
 from anamorph.report import write_report
 from anamorph.report.figures import warps_figure
 from anamorph.report.markup import Section
@@ -23,7 +22,8 @@ from anamorph.report.sections import warps_section
 from anamorph.report.selection import examine
 from anamorph.report.variance import mode_shares
 from anamorph.report.wording import number, percent, short_names
-from tests.io.filemaking import rotated_affine, save_array, save_nifti
+from anamorph.storage.errors import WriteError
+from tests.images.filemaking import rotated_affine, save_array, save_nifti
 from tests.report.reports import SECTIONS, K, N, latents, random_model, section_anchors
 
 VOID = {"meta", "img", "br", "link"}

@@ -17,10 +17,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from anamorph.arguments import checked_components
-from anamorph.encoding import Encoded
-from anamorph.io.collection import ImageCollection, open_images
-from anamorph.model import ShapeAppearanceModel
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.images.collection import ImageCollection, open_images
+from anamorph.model.arguments import checked_components
+from anamorph.model.encoding import Encoded
 
 Float64Array = NDArray[np.float64]
 

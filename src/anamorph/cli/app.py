@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anamorph import __version__
-from anamorph.cli import (
+from anamorph.cli.commands import (
     arithmetic,
     cluster,
     compare,
@@ -21,9 +21,9 @@ from anamorph.cli import (
     report,
     sample,
 )
-from anamorph.cli.errors import OneLineErrors
-from anamorph.cli.federation import federation
-from anamorph.cli.site import site
+from anamorph.cli.commands.federation import federation
+from anamorph.cli.commands.site import site
+from anamorph.cli.terminal.errors import OneLineErrors
 
 app = typer.Typer(
     name="anamorph",

@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed import Client, Future
 
-from anamorph.parameters import Parameters
+from anamorph.model.parameters import Parameters
 
 _ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 

@@ -12,10 +12,10 @@ from distributed import Client
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.cluster.sites import ClusterSites
-from anamorph.io.collection import ImageCollection
-from anamorph.model import ShapeAppearanceModel
-from anamorph.progress import Progress
-from anamorph.settings import Settings
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.fitting.progress import Progress
+from anamorph.images.collection import ImageCollection
+from anamorph.model.settings import Settings
 
 
 def fit_on_cluster(

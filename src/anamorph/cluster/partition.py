@@ -15,19 +15,19 @@ from typing import Any
 from distributed import get_worker
 
 import anamorph
+from anamorph.arrays.devices import find_gpu
+from anamorph.arrays.namespaces import beside, to_host
 from anamorph.cluster.broadcast import received
 from anamorph.cluster.errors import ClusterError
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
-from anamorph.cohort import Cohort
-from anamorph.device import find_gpu
-from anamorph.io.errors import ImageError
-from anamorph.io.files import FileImages
-from anamorph.kernels.device import beside, to_host
+from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.sums import Sums
+from anamorph.images.errors import ImageError
+from anamorph.images.files import FileImages
 from anamorph.kernels.errors import DeviceError
 from anamorph.kernels.threads import one_blas_thread, use_threads
-from anamorph.parameters import Parameters
-from anamorph.settings import Settings
-from anamorph.sums import Sums
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ import numpy as np
 from distributed import Client
 from numpy.typing import NDArray
 
-from anamorph.arguments import check_integer
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
 from anamorph.cluster.crew import Crew, LostError
 from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
-from anamorph.io.collection import ImageCollection
-from anamorph.io.errors import ImageError
-from anamorph.io.files import FileImages
+from anamorph.fitting.sums import FIELDS, Sums
+from anamorph.images.collection import ImageCollection
+from anamorph.images.errors import ImageError
+from anamorph.images.files import FileImages
 from anamorph.kernels.threads import slabs
-from anamorph.parameters import Parameters
-from anamorph.settings import Settings
-from anamorph.sums import FIELDS, Sums
+from anamorph.model.arguments import check_integer
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import Settings
 
 Float64Array = NDArray[np.float64]
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.io.errors import WriteError
-from anamorph.io.guard import reason
-from anamorph.io.tensors import read_tensors, write_tensors
+from anamorph.images.guard import reason
+from anamorph.storage.errors import WriteError
+from anamorph.storage.tensors import read_tensors, write_tensors
 
 Float64Array = NDArray[np.float64]
 

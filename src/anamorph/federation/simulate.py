@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from anamorph.federation.agent import SiteAgent
-from anamorph.federation.identity import new_identities
-from anamorph.federation.policy import Policy
-from anamorph.federation.transport import LocalTransport
-from anamorph.io.collection import ImageCollection
+from anamorph.federation.masking.identity import new_identities
+from anamorph.federation.protocol.transport import LocalTransport
+from anamorph.federation.site.agent import SiteAgent
+from anamorph.federation.site.policy import Policy
+from anamorph.images.collection import ImageCollection
 
 
 def split_images(n_images: int, n_sites: int) -> list[range]:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from anamorph.arrays.namespaces import array_namespace, kernels_for
 from anamorph.geometry.grid import Array
 from anamorph.geometry.operators import symbol_on_device
-from anamorph.kernels.device import array_namespace, kernels_for
 
 _BYTES_AT_A_TIME = 2**27  # of velocities
 
@@ -30,7 +30,7 @@ def shoot_on_device(
         symbol_on_device(penalty, fields.shape[2:], voxel_size, inverse=inverse)
         for inverse in (False, True)
     )
-    geodesic_of = kernels_for(fields, "anamorph.kernels.geodesics").Geodesic
+    geodesic_of = kernels_for(fields, "anamorph.kernels.cpu.geodesics").Geodesic
     most = max(1, _BYTES_AT_A_TIME // max(1, 4 * math.prod(fields.shape[1:])))
     for first in range(0, len(fields), most):
         part = slice(first, first + most)

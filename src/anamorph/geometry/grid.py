@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anamorph.kernels.device import is_on_device
+from anamorph.arrays.namespaces import is_on_device
 
 Array = NDArray[np.floating]
 

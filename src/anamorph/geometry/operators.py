@@ -11,6 +11,13 @@ import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
 
+from anamorph.arrays.namespaces import (
+    array_namespace,
+    beside,
+    fourier_namespace,
+    is_on_device,
+    kernels_for,
+)
 from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import (
     VELOCITY_WEIGHTS,
@@ -19,14 +26,7 @@ from anamorph.geometry.penalties import (
     inverse_symbol,
     velocity_symbol,
 )
-from anamorph.kernels.device import (
-    array_namespace,
-    beside,
-    fourier_namespace,
-    is_on_device,
-    kernels_for,
-)
-from anamorph.kernels.spectrum import multiply_symbol
+from anamorph.kernels.cpu.spectrum import multiply_symbol
 from anamorph.kernels.threads import n_threads
 
 
@@ -109,7 +109,9 @@ def _apply(
         room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
         room[:n_fields] = array.reshape(n_fields, d, *space)
         mean = array_namespace(array).empty((n_fields, d), np.float32)  # which nobody asks for
-        kernels_for(array, "anamorph.kernels.spectrum").SymbolProduct(room, on_device, room, mean)()
+        kernels_for(array, "anamorph.kernels.cpu.spectrum").SymbolProduct(
+            room, on_device, room, mean
+        )()
         applied: Array = room[:n_fields].reshape(array.shape)
         return applied
     symbol = packed_symbol(weights, space, size, array.dtype, inverse=inverse)

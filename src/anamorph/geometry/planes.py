@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from anamorph.geometry.grid import Array
-from anamorph.kernels.spectrum import multiply_real_symbol
+from anamorph.kernels.cpu.spectrum import multiply_real_symbol
 
 _LONGEST_AXIS = 32
 _FEWEST_IMAGES = 8

@@ -24,16 +24,16 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.arrays.namespaces import is_on_device
 from anamorph.geometry.geodesics_on_device import shoot_on_device
 from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.operators import apply_symbol, packed_symbol
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
 from anamorph.geometry.planes import apply_real_symbol, is_small_plane, real_fourier_matrix
 from anamorph.geometry.warps import pull_batch, push_batch
-from anamorph.kernels.blocks import BlockLayout, lanes_per_block
-from anamorph.kernels.device import is_on_device
-from anamorph.kernels.geodesics import take_short_steps
-from anamorph.kernels.steps import compose_step, push_step, transposed_jacobian_step
+from anamorph.kernels.cpu.blocks import BlockLayout, lanes_per_block
+from anamorph.kernels.cpu.geodesics import take_short_steps
+from anamorph.kernels.cpu.steps import compose_step, push_step, transposed_jacobian_step
 from anamorph.kernels.threads import n_threads, one_blas_thread, run_parallel, slabs
 
 

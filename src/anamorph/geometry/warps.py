@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from anamorph.arrays.namespaces import array_namespace, is_on_device, kernels_for
 from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
-from anamorph.kernels.device import array_namespace, is_on_device, kernels_for
+from anamorph.kernels.cpu.volumes import pull_volumes, push_volumes
+from anamorph.kernels.cpu.warps import coordinates_of_voxels, pull_voxels, push_voxels
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
-from anamorph.kernels.volumes import pull_volumes, push_volumes
-from anamorph.kernels.warps import coordinates_of_voxels, pull_voxels, push_voxels
 
 # Images are warped some at a time, few enough to stay in a processor's cache.
 _PART_BYTES = 2**20
@@ -113,7 +113,7 @@ def _push_slabs(images: Array, warps: Array) -> Array:
 
 def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:
     """Run a kernel of `kernels.cuda.warps`."""
-    kernel = getattr(kernels_for(images, "anamorph.kernels.warps"), name)
+    kernel = getattr(kernels_for(images, "anamorph.kernels.cpu.warps"), name)
     n_images, n_voxels = len(images), _n_voxels(images)
     flat = [array.reshape(n_images, -1, n_voxels) for array in (images, warps, out)]
     kernel(*flat, images.shape[2:])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,9 @@ class Likelihood(ABC):
 
     #: Whether there is a noise variance to estimate.
     has_noise: bool = False
+
+    #: Weights of "shape", "appearance" and "mean" where nobody gives any: see `settings`.
+    default_penalties: ClassVar[Mapping[str, tuple[float, ...]]]
 
     @abstractmethod
     def n_hessian(self, n_channels: int) -> int:

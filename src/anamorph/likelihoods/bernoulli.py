@@ -5,12 +5,14 @@ The derivatives are g = s - f and H = s (1 - s). Images may be soft, with values
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
+from anamorph.arrays.namespaces import array_namespace, kernels_for
 from anamorph.kernels.compile import Array as KernelArray
 from anamorph.kernels.compile import kernel, per_voxel
-from anamorph.kernels.device import array_namespace, kernels_for
-from anamorph.kernels.elementary import exp_of_nonpositive, log1p_of_fraction
+from anamorph.kernels.cpu.elementary import exp_of_nonpositive, log1p_of_fraction
 from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood
 
 MOST_CERTAIN = 40.0  # |a'| beyond which a voxel is as certain as it gets
@@ -22,6 +24,11 @@ class Bernoulli(Likelihood):
     """Binary images, or probabilities of being foreground."""
 
     name = "bernoulli"
+    default_penalties: ClassVar = {
+        "shape": (0.0002, 0.002, 0.2, 0.02, 0.02),
+        "appearance": (0.0002, 0.02, 0.0),
+        "mean": (1e-6, 1e-4, 1e-4),
+    }
     shape_loading = 1e-4
 
     def n_hessian(self, n_channels: int) -> int:  # noqa: D102

@@ -6,12 +6,14 @@ probabilities that sum to 1. A voxel is missing as a whole.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
+from anamorph.arrays.namespaces import array_namespace, kernels_for
 from anamorph.kernels.compile import Array as KernelArray
 from anamorph.kernels.compile import kernel, per_voxel
-from anamorph.kernels.device import array_namespace, kernels_for
-from anamorph.kernels.elementary import exp_of_nonpositive
+from anamorph.kernels.cpu.elementary import exp_of_nonpositive
 from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood, flat
 
 LOADING = 1e-4  # times C^2, on the diagonal
@@ -22,6 +24,11 @@ class Categorical(Likelihood):
     """Label maps as one channel per class, or probabilities of the classes."""
 
     name = "categorical"
+    default_penalties: ClassVar = {
+        "shape": (0.0002, 0.002, 0.2, 0.02, 0.02),
+        "appearance": (0.0002, 0.02, 0.0),
+        "mean": (1e-6, 1e-4, 1e-4),
+    }
 
     def n_hessian(self, n_channels: int) -> int:  # noqa: D102
         return n_channels * (n_channels + 1) // 2

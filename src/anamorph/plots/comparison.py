@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from anamorph.compare import Comparison
+from anamorph.compare.layouts import Comparison
 from anamorph.plots.panels import AnyFigure
 from anamorph.plots.rendering import HUES
 

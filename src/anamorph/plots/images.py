@@ -9,8 +9,8 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from anamorph.arguments import check_integer
-from anamorph.model import ShapeAppearanceModel
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.model.arguments import check_integer
 from anamorph.plots.model_images import (
     MOST_IMAGES,
     Images,

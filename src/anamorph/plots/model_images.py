@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from anamorph.arguments import check_integer
-from anamorph.io.collection import ImageCollection
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.images.collection import ImageCollection
 from anamorph.latents import mode_standard_deviations
-from anamorph.model import ShapeAppearanceModel
+from anamorph.model.arguments import check_integer
 
 Array = NDArray[np.floating]
 Images = NDArray[Any] | Sequence[Any] | ImageCollection  # those that have a length

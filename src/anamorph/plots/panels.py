@@ -11,7 +11,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from anamorph.model import ShapeAppearanceModel
+from anamorph.estimator import ShapeAppearanceModel
 from anamorph.plots.model_images import mean_image
 from anamorph.plots.rendering import Limits, Palette, background_class, class_colours, palette_of
 from anamorph.plots.views import Frame, frame_of

@@ -11,8 +11,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from anamorph.estimator import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
-from anamorph.model import ShapeAppearanceModel
 from anamorph.plots import plot_deformation, plot_log_jacobian
 from anamorph.plots.deformations import jacobian_label
 from anamorph.plots.model_images import expected_images, mean_image

@@ -11,8 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.fitting.progress import duration
 from anamorph.latents import mode_standard_deviations
-from anamorph.model import ShapeAppearanceModel
 from anamorph.plots import (
     plot_fits,
     plot_latent_pairs,
@@ -23,7 +24,6 @@ from anamorph.plots import (
 )
 from anamorph.plots.model_images import observed_images
 from anamorph.plots.panels import image_titles
-from anamorph.progress import duration
 from anamorph.report.figures import (
     Voxel,
     mean_figure,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anamorph.io.collection import ImageCollection
-from anamorph.model import ShapeAppearanceModel
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.images.collection import ImageCollection
 from anamorph.plots.model_images import Images, checked_latents, take_images
 
 Float64Array = NDArray[np.float64]

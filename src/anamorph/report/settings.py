@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anamorph.model import ShapeAppearanceModel
+from anamorph.estimator import ShapeAppearanceModel
 from anamorph.report.wording import LATENTS, LIKELIHOODS, count, times
 
 _SHAPE_WEIGHTS = ("size", "stretching", "bending", "elasticity", "divergence")

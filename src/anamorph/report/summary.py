@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anamorph.model import ShapeAppearanceModel
-from anamorph.progress import duration
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.fitting.progress import duration
 from anamorph.report.markup import facts, paragraph
 from anamorph.report.variance import ModeShares
 from anamorph.report.wording import LATENTS, LIKELIHOODS, count, grid_unit, percent, times

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.estimator import ShapeAppearanceModel
 from anamorph.geometry import pull
 from anamorph.latents import mode_standard_deviations
-from anamorph.model import ShapeAppearanceModel
 
 Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]

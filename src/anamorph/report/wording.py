@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anamorph.io.names import common_beginning
+from anamorph.images.names import common_beginning
 
 LIKELIHOODS = {
     "gaussian": "intensities with Gaussian noise",

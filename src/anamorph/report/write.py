@@ -17,9 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph import __version__
-from anamorph.io.errors import WriteError
-from anamorph.io.replace import replacing
-from anamorph.model import ShapeAppearanceModel
+from anamorph.estimator import ShapeAppearanceModel
 from anamorph.plots.model_images import Images, checked_latents
 from anamorph.report.citation import citation_section
 from anamorph.report.figures import STYLE, meeting_point
@@ -37,6 +35,8 @@ from anamorph.report.sections import (
 from anamorph.report.selection import Examined, examine
 from anamorph.report.summary import summary
 from anamorph.report.variance import ModeShares, mode_shares
+from anamorph.storage.errors import WriteError
+from anamorph.storage.replace import replacing
 
 Array = NDArray[np.floating]
 

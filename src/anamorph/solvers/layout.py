@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels import smoothing
-from anamorph.kernels.blocks import BlockLayout
-from anamorph.kernels.device import kernels_for
+from anamorph.arrays.namespaces import kernels_for
+from anamorph.kernels.cpu import smoothing
+from anamorph.kernels.cpu.blocks import BlockLayout
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
 Field = NDArray[np.floating]
@@ -63,7 +63,7 @@ class Layout(BlockLayout):
 
     def fill_halo(self, block: Field) -> None:
         """Copy the voxels at both ends of each axis into the halo at its other end."""
-        kernels = kernels_for(block, "anamorph.kernels.blocks")
+        kernels = kernels_for(block, "anamorph.kernels.cpu.blocks")
         kernels.fill_halo_of(block.reshape(-1), block.shape)
 
     @cached_property

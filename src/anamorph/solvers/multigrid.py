@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from anamorph.kernels.device import kernels_for
+from anamorph.arrays.namespaces import kernels_for
 from anamorph.solvers.layout import Field, flat
 from anamorph.solvers.operators import Operator
 from anamorph.solvers.regulariser import rough_spectrum
@@ -105,7 +105,7 @@ class SmoothedLevel:
             if k > 0:
                 self.operator.subtract(self._residual, self._step)
             fields = self._step, self._correction, self._residual, self._inverse_blocks
-            relax = kernels_for(self._step, "anamorph.kernels.smoothing").relax
+            relax = kernels_for(self._step, "anamorph.kernels.cpu.smoothing").relax
             self._layout.over_voxels(relax, *map(flat, fields), self.operator.pairs, inertia, rate)
             self._layout.fill_halo(self._step)
 

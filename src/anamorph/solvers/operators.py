@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.arrays.namespaces import kernels_for, to_host
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS, packed_pairs
-from anamorph.kernels.device import kernels_for, to_host
 from anamorph.solvers.layout import Field, Layout, PerLane, flat
 from anamorph.solvers.regulariser import Regulariser, dense_matrix, diagonal
 
@@ -64,7 +64,7 @@ class Operator:
 
     def _product(self, out: Field, x: Field, *, subtract: bool) -> None:
         layout, shifts, bent, field = self.layout, self._shifts, flat(self._bent), flat(x)
-        kernels = kernels_for(x, "anamorph.kernels.stencils")
+        kernels = kernels_for(x, "anamorph.kernels.cpu.stencils")
         layout.over_voxels(kernels.bend, bent, field, shifts, self._first, self._second)
         layout.fill_halo(self._bent)
         hessian = flat(self.hessian), self.pairs
@@ -83,7 +83,7 @@ class Operator:
     def inverse_blocks(self) -> Field:
         """Return the inverse of D, packed like H; D is H plus the diagonal of L, at every voxel."""
         inverse = np.empty_like(self.hessian)
-        kernels = kernels_for(inverse, "anamorph.kernels.smoothing")
+        kernels = kernels_for(inverse, "anamorph.kernels.cpu.smoothing")
         kernels.invert_blocks(flat(inverse), flat(self.hessian), self.pairs, diagonal(*self._grid))
         return inverse
 

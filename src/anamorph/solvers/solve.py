@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.arrays.namespaces import beside, is_on_device, to_host
 from anamorph.geometry.grid import as_float, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import FIELD_WEIGHTS, VELOCITY_WEIGHTS
-from anamorph.kernels.device import beside, is_on_device, to_host
 from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.conjugate_gradients import conjugate_gradients
 from anamorph.solvers.layout import Field, Layout

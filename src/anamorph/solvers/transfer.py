@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.device import kernels_for
+from anamorph.arrays.namespaces import kernels_for
 from anamorph.solvers.layout import Field, Layout
 
 _Neighbours = tuple[NDArray[np.int64], NDArray[np.int64], Field]
@@ -27,7 +27,7 @@ def prolong(field: Field, fine: Layout) -> Field:
         if n_fine != n_coarse:
             result = np.empty_like(field, shape=_with_length(field, axis, n_fine))
             neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype, fine.is_on_device)
-            kernels = kernels_for(field, "anamorph.kernels.stencils")
+            kernels = kernels_for(field, "anamorph.kernels.cpu.stencils")
             kernels.prolong_axis(_along(result, axis), _along(field, axis), *neighbours)
             field = result
     fine.fill_halo(field)
@@ -41,7 +41,7 @@ def restrict(field: Field, coarse: Layout) -> Field:
         if n_fine != n_coarse:
             result = np.empty_like(field, shape=_with_length(field, axis, n_coarse))
             neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype, coarse.is_on_device)
-            kernels = kernels_for(field, "anamorph.kernels.stencils")
+            kernels = kernels_for(field, "anamorph.kernels.cpu.stencils")
             kernels.restrict_axis(_along(result, axis), _along(field, axis), *neighbours)
             field = result
     coarse.fill_halo(field)

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("nvflare")
 
 from anamorph import ShapeAppearanceModel
-from anamorph.federation.audit import AuditLog
-from anamorph.io.names import identities_of
+from anamorph.federation.site.audit import AuditLog
+from anamorph.images.names import identities_of
 from tests.federation.nvflare.hospitals import (
     PATIENCE,
     SIZES,

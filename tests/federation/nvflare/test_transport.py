@@ -15,7 +15,7 @@ from nvflare.collab.api.context import set_call_context
 
 from anamorph.federation.nvflare import transport as module
 from anamorph.federation.nvflare.transport import CollabTransport
-from anamorph.federation.wire import pack, unpack
+from anamorph.federation.protocol.wire import pack, unpack
 
 
 class Site:

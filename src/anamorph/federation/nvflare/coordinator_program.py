@@ -8,10 +8,9 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from anamorph.federation.analysis import federated_statistics, summary, write_statistics
-from anamorph.federation.description import Description, described
-from anamorph.federation.errors import FederationError, SitesLostError
-from anamorph.federation.fit import Terms, federated_fit
+from anamorph.estimator import ShapeAppearanceModel
+from anamorph.federation.coordinator.analysis import federated_statistics, summary, write_statistics
+from anamorph.federation.coordinator.fit import Terms, federated_fit
 from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.events import EventWriter
 from anamorph.federation.nvflare.kit import open_kit
@@ -22,10 +21,11 @@ from anamorph.federation.nvflare.request import (
     read_request,
 )
 from anamorph.federation.nvflare.transport import CollabTransport
-from anamorph.federation.transport import Transport
-from anamorph.io.errors import ModelFileError
+from anamorph.federation.protocol.description import Description, described
+from anamorph.federation.protocol.errors import FederationError, SitesLostError
+from anamorph.federation.protocol.transport import Transport
 from anamorph.kernels.threads import one_blas_thread, use_threads
-from anamorph.model import ShapeAppearanceModel
+from anamorph.storage.errors import ModelFileError
 
 
 class CoordinatorProgram:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anamorph.federation.errors import FederationError
+from anamorph.federation.protocol.errors import FederationError
 
 
 class ConsortiumError(FederationError):

@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from anamorph.federation.agent import SiteAgent
-from anamorph.federation.identity import Identity
+from anamorph.federation.masking.identity import Identity
 from anamorph.federation.nvflare.kit import Kit
-from anamorph.federation.policy import Policy
-from anamorph.io.files import FileImages
+from anamorph.federation.site.agent import SiteAgent
+from anamorph.federation.site.policy import Policy
+from anamorph.images.files import FileImages
 
 
 @dataclass(frozen=True)

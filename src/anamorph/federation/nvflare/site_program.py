@@ -9,12 +9,12 @@ from pathlib import Path
 
 from nvflare.collab import collab
 
-from anamorph.federation.agent import SiteAgent
-from anamorph.federation.errors import PolicyError
 from anamorph.federation.nvflare.garbage import Garbage
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.site import open_agent
-from anamorph.federation.wire import pack, unpack
+from anamorph.federation.protocol.errors import PolicyError
+from anamorph.federation.protocol.wire import pack, unpack
+from anamorph.federation.site.agent import SiteAgent
 
 _SERVER = "server"  # what NVFLARE calls the coordinator's end of a job
 

@@ -10,10 +10,10 @@ from typing import Any
 from nvflare.collab import collab
 from nvflare.collab.api.context import set_call_context
 
-from anamorph.federation.errors import MessageError
 from anamorph.federation.nvflare.garbage import Garbage
-from anamorph.federation.transport import Replies
-from anamorph.federation.wire import Message, pack, unpack
+from anamorph.federation.protocol.errors import MessageError
+from anamorph.federation.protocol.transport import Replies
+from anamorph.federation.protocol.wire import Message, pack, unpack
 
 _FOREVER = 7 * 24 * 3600.0
 # A site may think for hours, and while it does it still says that it is there: whoever does not

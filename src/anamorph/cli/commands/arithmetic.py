@@ -1,0 +1,76 @@
+"""``anamorph arithmetic``: sums and differences of latents, as images."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anamorph.cli.terminal import options
+from anamorph.cli.terminal.expression import parse_sum
+from anamorph.cli.terminal.figures import save_figure
+from anamorph.cli.terminal.images import ImageArguments
+from anamorph.cli.terminal.messages import talking
+from anamorph.cli.terminal.models import latent_source, load_model, output_of
+from anamorph.cli.terminal.places import reserve
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph arithmetic model.safetensors "smiling-1 - neutral-1 + neutral-2" faces/ -o sum/
+anamorph arithmetic model.safetensors "0.5*a + 0.5*b" --latents latents.tsv -o between/"""
+
+
+def arithmetic(
+    model_file: options.ModelFile,
+    expression: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUM",
+            help="Names of images (their participant_id) with + and -, and numbers as factors: "
+            '"a - b + 0.5*c". Put it in quotes, and a space before a minus at its beginning: '
+            '" -a + b".',
+        ),
+    ],
+    output: options.OutputFolder,
+    images: options.OptionalImages = None,
+    latents: options.Latents = None,
+    probabilities: options.Probabilities = False,
+    threads: options.Threads = None,
+    device: options.Device = None,
+    force: options.Force = False,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    cache: options.CacheFolder = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Add and subtract images by their latents: a smile put on another face.
+
+    Writes the image of the sum (result), its latents (result.latents.tsv) and
+    the picture arithmetic.png of all terms.
+    """
+    import numpy as np
+
+    from anamorph.plots import plot_arithmetic
+    from anamorph.storage.tables import write_latents
+
+    with talking("arithmetic", quiet, as_json) as messages:
+        model = load_model(model_file, threads, device)
+        written = output_of(model, probabilities)
+        given = ImageArguments(images or [], tissues, participants, resample, cache)
+        source = latent_source(model, given, latents, messages)
+        terms = parse_sum(expression, source.names)
+        paths = [output / f"result{written.suffix}", output / "result.latents.tsv"]
+        picture = output / "arithmetic.png"
+        reserve([*paths, picture], [model_file, *source.inputs], force=force)
+        used = list(dict.fromkeys(name for _, name in terms))  # each is encoded once
+        codes = source.find([source.names.index(name) for name in used])
+        latents_of = dict(zip(used, codes, strict=True))
+        summands = [(factor, latents_of[name], name) for factor, name in terms]
+        result = np.sum([factor * code for factor, code, _ in summands], axis=0)[None]
+        written.write(paths[0], model.inverse_transform(result)[0])
+        write_latents(paths[1], ["result"], result)
+        figure = plot_arithmetic(model, summands)
+        save_figure(figure, picture)
+        messages.wrote(*paths, picture)
+        messages.result(latents=result[0].tolist())

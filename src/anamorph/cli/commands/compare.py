@@ -1,0 +1,165 @@
+"""``anamorph compare``: how well kinds of models predict voxels that they have not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal import setting_options as setting
+from anamorph.cli.terminal.errors import CommandError, checking
+from anamorph.cli.terminal.figures import save_figure
+from anamorph.cli.terminal.images import ImageArguments, ImageList
+from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.places import reserve
+from anamorph.cli.terminal.settings import check_settings
+from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+
+if TYPE_CHECKING:
+    from anamorph.compare.layouts import Comparison
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph compare faces/ -k 16 -o comparison/
+anamorph compare labels/ --labels -k 8 --layouts joint,shape -o comparison/"""
+
+
+_DEFAULTS = {"n_components": 16, "random_state": 0}
+
+
+@with_settings("preset", "config", "likelihood", "labels", "iterations", "threads", "device")
+def compare(
+    images: options.Images,
+    output: options.OutputFolder,
+    *,
+    components: Annotated[
+        str | None,
+        typer.Option(
+            "--components",
+            "-k",
+            metavar="K",
+            help="Latents of every model, of which separate ones have half for shape unless "
+            "'A,S' says otherwise. By default 16.",
+        ),
+    ] = None,
+    layouts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Kinds of models to compare: joint, separate, shape, appearance; by default all.",
+        ),
+    ] = None,
+    fraction: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of every image to hide, from 0 to 1.")
+    ] = 0.25,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Of what is hidden, and of the fits; by default 0."),
+    ] = None,
+    settings: TypedSettings,
+    force: options.Force = False,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    pad: setting.Pad = 0,
+    channel_axis: setting.ChannelAxis = None,
+    cache: options.CacheFolder = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare kinds of models by how well they predict what was hidden from them.
+
+    A part of every image is hidden, models with joint and separate latents,
+    of shape only and of appearance only are fitted to the rest, and predict
+    it. Writes comparison.tsv (a row per image) and comparison.png.
+    """
+    with talking("compare", quiet, as_json) as messages:
+        own = {"n_components": components, "channel_axis": channel_axis, "random_state": seed}
+        arguments = settings.also(**own).merged(tissues)
+        chosen = _checked_layouts(layouts)
+        if not 0 < fraction < 1:
+            raise CommandError(f"--fraction must be between 0 and 1, got {fraction}")
+        given = ImageArguments(images, tissues, participants, resample, cache)
+        found = given.find_several()
+        paths = [output / "comparison.tsv", output / "comparison.png"]
+        reserve(paths, [*given.inputs(found), settings.config], force=force)
+        comparison = _compared(given, found, arguments, chosen, fraction, pad, messages)
+        _write(comparison, found.names, paths)
+        _show(comparison, messages)
+        messages.wrote(*paths)
+
+
+def _checked_layouts(text: str | None) -> tuple[str, ...]:
+    from anamorph.model.arguments import LAYOUTS
+
+    chosen = LAYOUTS if text is None else values.words("--layouts", text)
+    for name in chosen:
+        if name not in LAYOUTS:
+            raise CommandError(f"--layouts must be among {', '.join(LAYOUTS)}, got {name}")
+    return chosen
+
+
+def _compared(
+    given: ImageArguments,
+    found: ImageList,
+    arguments: dict[str, Any],
+    layouts: tuple[str, ...],
+    fraction: float,
+    pad: int,
+    messages: Messages,
+) -> Comparison:
+    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.compare.layouts import compare_layouts, layout_models
+
+    arguments = _DEFAULTS | arguments
+    arguments.pop("latents", None)  # layouts stand for all of them
+    with checking():
+        models = list(layout_models(layouts=layouts, **arguments).values())
+    files = given.open_to_fit(models[0], found, pad)
+    for model in models:
+        check_settings(model, files)
+    with FitDisplay(messages) as display:
+        display.stage(f"Fitting {counted(len(layouts), 'kind')} of models to {len(found)} images")
+        return compare_layouts(
+            files,
+            layouts=layouts,
+            fraction=fraction,
+            progress=display.advance_named,
+            **arguments,
+        )
+
+
+def _write(comparison: Comparison, names: list[str], paths: list[Path]) -> None:
+    from anamorph.plots import plot_comparison
+    from anamorph.storage.tables import write_table
+
+    columns: dict[str, Any] = {"n_hidden": comparison.n_hidden.tolist()}
+    for layout in comparison.layouts:
+        columns[f"log_likelihood_{layout}"] = comparison.log_likelihood[layout].tolist()
+        columns[f"squared_error_{layout}"] = comparison.squared_error[layout].tolist()
+    write_table(paths[0], names, columns)
+    save_figure(plot_comparison(comparison), paths[1])
+
+
+def _show(comparison: Comparison, messages: Messages) -> None:
+    """Show means over images, of hidden voxels."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        "latents",
+        "log-likelihood per image",
+        "squared error per voxel",
+        box=box.SIMPLE,
+        title="Hidden voxels, means",
+    )
+    means = {}
+    n_hidden = int(comparison.n_hidden.sum())
+    for layout in comparison.layouts:
+        likelihood = float(comparison.log_likelihood[layout].mean())
+        error = float(comparison.squared_error[layout].sum() / n_hidden)
+        means[layout] = {"log_likelihood": likelihood, "squared_error": error}
+        table.add_row(layout, f"{likelihood:.6g}", f"{error:.4g}")
+    messages.show(table)
+    messages.result(means=means, n_images=len(comparison.n_hidden))

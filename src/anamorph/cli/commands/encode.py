@@ -1,0 +1,69 @@
+"""``anamorph encode``: the latents of images under a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anamorph.cli.terminal import options
+from anamorph.cli.terminal.images import ImageArguments
+from anamorph.cli.terminal.messages import counted, talking
+from anamorph.cli.terminal.models import load_model
+from anamorph.cli.terminal.places import reserve
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph encode model.safetensors new/ -o latents.tsv
+anamorph encode model.safetensors 'new/*.nii.gz' -o latents.tsv --evidence"""
+
+SITE_EXAMPLES = """[bold]Examples[/bold]
+anamorph site encode shared.safetensors scans/ -o latents.tsv"""
+
+
+def encode(
+    model_file: options.ModelFile,
+    images: options.Images,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="TSV", help="Table of latents to write.")
+    ],
+    evidence: Annotated[
+        bool,
+        typer.Option(
+            "--evidence",
+            metavar="",
+            help="Add a column log_evidence: how well the model explains each image.",
+        ),
+    ] = False,
+    threads: options.Threads = None,
+    device: options.Device = None,
+    force: options.Force = False,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    cache: options.CacheFolder = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Find the latents of images: a few numbers for each, in a table.
+
+    The table has a row for every image: participant_id, then z1, z2, ...
+    """
+    from anamorph.storage.tables import write_latents
+
+    with talking("encode", quiet, as_json) as messages:
+        model = load_model(model_file, threads, device)
+        given = ImageArguments(images, tissues, participants, resample, cache)
+        found = given.find()
+        reserve([output], [model_file, *given.inputs(found)], force=force)
+        files: Any = given.open_for(model, found)
+        with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
+            encoded = model.encode(files)
+        more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
+        write_latents(output, found.names, encoded.latents, more)
+        messages.wrote(output)
+        messages.result(
+            n_images=len(found),
+            n_latents=encoded.latents.shape[1],
+            **({"mean_log_evidence": float(encoded.log_evidence.mean())} if evidence else {}),
+        )

@@ -1,0 +1,24 @@
+"""``anamorph federation``: fits and analyses across sites that keep their images."""
+
+from __future__ import annotations
+
+import typer
+
+from anamorph.cli.commands import (
+    federation_fit,
+    federation_provision,
+    federation_statistics,
+    simulate,
+    simulate_statistics,
+)
+
+federation = typer.Typer(
+    name="federation",
+    no_args_is_help=True,
+    help="Fit one model to the images of several sites, none of which leave them.",
+)
+federation.command(epilog=federation_provision.EXAMPLES)(federation_provision.provision)
+federation.command(epilog=federation_fit.EXAMPLES)(federation_fit.fit)
+federation.command(epilog=federation_statistics.EXAMPLES)(federation_statistics.statistics)
+federation.command(epilog=simulate.EXAMPLES)(simulate.simulate)
+federation.command(epilog=simulate_statistics.EXAMPLES)(simulate_statistics.simulate_statistics)

@@ -1,0 +1,140 @@
+"""``anamorph federation fit``: learn one model from the images of all sites of a consortium."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anamorph.cli.commands.fit import tell_how_to_go_on
+from anamorph.cli.commands.simulate import InTheOpen
+from anamorph.cli.terminal import options
+from anamorph.cli.terminal import setting_options as setting
+from anamorph.cli.terminal.errors import INTERRUPTED, checking
+from anamorph.cli.terminal.extras import needs_nvflare
+from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+
+if TYPE_CHECKING:
+    from anamorph.federation.nvflare.kit import Kit
+    from anamorph.federation.nvflare.request import FitRequest
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph federation fit kits/coordinator -o model.safetensors -k 16
+anamorph federation fit kits/coordinator -o brains.safetensors --preset brains2d --go-on"""
+
+_SITES = "Sites"
+
+CoordinatorKit = Annotated[
+    Path,
+    typer.Argument(metavar="KIT", show_default=False, help="Folder of the coordinator's kit."),
+]
+Patience = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="SECONDS", rich_help_panel=_SITES, help="How long to wait for a site."
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        metavar="SECONDS",
+        rich_help_panel=_SITES,
+        help="How long a site may take for an answer; by default as long as it is there.",
+    ),
+]
+
+
+@with_settings(but=("likelihood", "labels", "device", "memory"))  # these are for sites to say
+def fit(
+    kit: CoordinatorKit,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
+    ],
+    settings: TypedSettings,
+    checkpoint: setting.Checkpoint = None,
+    in_the_open: InTheOpen = False,
+    patience: Patience = 600.0,
+    timeout: Timeout = None,
+    go_on: Annotated[
+        bool,
+        typer.Option(
+            "--go-on",
+            metavar="",
+            rich_help_panel=_SITES,
+            help="Go on without sites that do not come back in time, and take them back later.",
+        ),
+    ] = False,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn a model from the images of all sites, which stay where they are.
+
+    Starts the coordinator's server, waits for the sites and asks them for
+    sums. A site that dies may come back. Ctrl-C stops it, and the same
+    command goes on where it stopped.
+    """
+    needs_nvflare()
+    from anamorph.federation.nvflare.kit import open_kit
+    from anamorph.federation.nvflare.request import FitRequest
+
+    with talking("federation fit", quiet, as_json) as messages:
+        opened = open_kit(kit, as_site=False)
+        arguments = settings.merged()
+        _check(arguments)
+        reserve([output], [settings.config], force=force)
+        checkpoint = checkpoint or beside(output, ".checkpoint")
+        check_checkpoint(checkpoint, [output, settings.config])
+        request = FitRequest(
+            arguments, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout
+        )
+        result = _drive(opened, request, patience, go_on, messages)
+        _tell(output, result, messages)
+        checkpoint.unlink(missing_ok=True)
+
+
+def _check(arguments: dict[str, Any]) -> None:
+    """Check what can be checked before sites say what their images are."""
+    from anamorph.kernels.threads import use_threads
+    from anamorph.model.arguments import checked_seed
+
+    with checking():
+        checked_seed(arguments.get("random_state"))
+        with use_threads(arguments.get("n_threads")):
+            pass
+
+
+def _drive(
+    kit: Kit, request: FitRequest, patience: float, go_on: bool, messages: Messages
+) -> dict[str, Any]:
+    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.federation.nvflare.driver import Driver
+    from anamorph.federation.nvflare.following import Watch
+    from anamorph.fitting.progress import Progress
+
+    try:
+        with FitDisplay(messages) as display:
+            watch = Watch(display.stage, lambda facts: display.advance(Progress(**facts)))
+            with Driver(kit, watch, patience) as driver:
+                return driver.fit(request, go_on)
+    except KeyboardInterrupt as interrupt:
+        tell_how_to_go_on(Path(request.checkpoint))
+        raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def _tell(output: Path, result: dict[str, Any], messages: Messages) -> None:
+    from anamorph.fitting.progress import duration
+
+    messages.say(
+        f"Fitted {result['n_images']} images of {', '.join(result['roster'])} in "
+        f"{duration(result['seconds'])}, {counted(result['n_iterations'], 'iteration')}, "
+        f"objective {result['objective']:.8g}"
+    )
+    for note in result["notes"]:
+        messages.say(note)
+    messages.wrote(output)
+    messages.result(model=str(output), **result)

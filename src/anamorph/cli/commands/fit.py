@@ -1,0 +1,190 @@
+"""``anamorph fit``: learn a model from image files."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from anamorph.cli.terminal import options
+from anamorph.cli.terminal import setting_options as setting
+from anamorph.cli.terminal.errors import INTERRUPTED, CommandError
+from anamorph.cli.terminal.images import ImageArguments, ImageList
+from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.settings import check_settings
+from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+
+if TYPE_CHECKING:
+    from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.fitting.progress import Progress
+    from anamorph.images.files import FileImages
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph fit scans/ -o brains.safetensors --components 20
+anamorph fit 'faces/*.png' -o faces.safetensors --preset faces -k 32
+anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
+anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
+
+
+@with_settings()
+def fit(
+    images: options.Images,
+    output: setting.ModelOutput,
+    settings: TypedSettings,
+    checkpoint: setting.Checkpoint = None,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    pad: setting.Pad = 0,
+    channel_axis: setting.ChannelAxis = None,
+    cache: options.CacheFolder = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn a shape and appearance model from images, without any annotation.
+
+    From the images alone it finds a mean, modes of shape and appearance, and
+    a few numbers (latents) for every image. Ctrl-C stops it, and the same
+    command goes on where it stopped.
+    """
+    fit_with(fit_here, "fit", **locals())
+
+
+#: Fits a model to opened images, given where the checkpoint is and what to call after iterations.
+FitModel = Callable[
+    ["ShapeAppearanceModel", "FileImages", Path, Callable[["Progress"], object]],
+    "ShapeAppearanceModel",
+]
+
+
+def fit_here(
+    model: ShapeAppearanceModel,
+    files: FileImages,
+    checkpoint: Path,
+    advance: Callable[[Progress], object],
+) -> ShapeAppearanceModel:
+    """Fit a model in this process."""
+    return model.fit(files, checkpoint=checkpoint, callback=advance)
+
+
+def fit_with(
+    fit_model: FitModel,
+    command: str,
+    *,
+    images: list[str],
+    output: Path,
+    settings: TypedSettings,
+    checkpoint: Path | None,
+    tissues: bool,
+    participants: Path | None,
+    resample: bool,
+    pad: int,
+    channel_axis: int | None,
+    cache: Path | None,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Do what ``anamorph fit`` does, wherever the model is fitted.
+
+    Parameters
+    ----------
+    fit_model : callable
+    command : str
+        Its name, as in "cluster fit".
+    images, output, settings, ...
+        The options of `fit`.
+    """
+    with talking(command, quiet, as_json) as messages:
+        arguments = settings.also(channel_axis=channel_axis).merged(tissues)
+        given = ImageArguments(images, tissues, participants, resample, cache)
+        found = given.find_several()
+        table = beside(output, ".latents.tsv")
+        inputs = [*given.inputs(found), settings.config]
+        reserve([output, table], inputs, force=force)
+        checkpoint = checkpoint or beside(output, ".checkpoint")
+        check_checkpoint(checkpoint, [output, table, *inputs])
+        model = _fit(fit_model, arguments, given, found, pad, checkpoint, messages)
+        _write(model, found, output, table, checkpoint, messages)
+
+
+def _fit(
+    fit_model: FitModel,
+    arguments: dict[str, Any],
+    given: ImageArguments,
+    found: ImageList,
+    pad: int,
+    checkpoint: Path,
+    messages: Messages,
+) -> ShapeAppearanceModel:
+    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.estimator import ShapeAppearanceModel
+
+    model = ShapeAppearanceModel(**arguments)
+    try:
+        with FitDisplay(messages) as display:
+            display.stage(f"Reading {len(found)} images")
+            files = given.open_to_fit(model, found, pad)
+            check_settings(model, files)
+            display.stage(
+                f"Reading {checkpoint}, to go on from it"
+                if checkpoint.exists()
+                else "Starting (where kernels are not compiled yet, this takes a minute)"
+            )
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            return fit_model(model, files, checkpoint, display.advance)
+    except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
+        tell_how_to_go_on(checkpoint)
+        raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def tell_how_to_go_on(checkpoint: Path) -> None:
+    """Say, after Ctrl-C, what is kept and how a fit goes on."""
+    if checkpoint.exists():
+        command = shlex.join(["anamorph", *sys.argv[1:]])
+        text = f"Stopped; {checkpoint} is kept, and the same command goes on: {command}"
+    else:
+        text = "Stopped before the first iteration was done; nothing was written"
+    print(text, file=sys.stderr)
+
+
+def _write(
+    model: ShapeAppearanceModel,
+    found: ImageList,
+    output: Path,
+    table: Path,
+    checkpoint: Path,
+    messages: Messages,
+) -> None:
+    from anamorph.fitting.progress import duration
+    from anamorph.storage.tables import write_latents
+
+    try:
+        model.save(output)
+        write_latents(table, found.names, model.latents_)
+    except OSError as error:
+        raise CommandError(
+            f"{error}; the fit is kept in {checkpoint}: make space, then run the same command"
+        ) from None
+    checkpoint.unlink(missing_ok=True)
+    seconds = sum(model.origin_.seconds)
+    objective = model.objective_[-1] if model.objective_ else None
+    messages.say(
+        f"Fitted {len(found)} images in {duration(seconds)}, {counted(model.n_iter_, 'iteration')}"
+        + ("" if objective is None else f", objective {objective:.8g}")
+    )
+    messages.wrote(output, table)
+    messages.result(
+        model=str(output),
+        latents=str(table),
+        n_images=len(found),
+        n_iterations=model.n_iter_,
+        objective=objective,
+        seconds=seconds,
+    )

@@ -1,0 +1,102 @@
+"""``anamorph modes``: what each latent does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.figures import save_figure
+from anamorph.cli.terminal.messages import counted, talking
+from anamorph.cli.terminal.models import load_model, output_of
+from anamorph.cli.terminal.places import paths_in, reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anamorph.estimator import ShapeAppearanceModel
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph modes model.safetensors -o modes/
+anamorph modes model.safetensors -o modes/ --modes 1,2 --at -5,-3,3,5 --animate"""
+
+_MOST_MODES = 5
+
+
+def modes(
+    model_file: options.ModelFile,
+    output: options.OutputFolder,
+    chosen: Annotated[
+        str | None,
+        typer.Option("--modes", metavar="1,2,...", help="Which modes; by default the first five."),
+    ] = None,
+    at: Annotated[
+        str, typer.Option(metavar="NUMBERS", help="Where along a mode, in standard deviations.")
+    ] = "-3,0,3",
+    animate: Annotated[
+        bool,
+        typer.Option("--animate", metavar="", help="Also write a GIF of every mode."),
+    ] = False,
+    probabilities: options.Probabilities = False,
+    threads: options.Threads = None,
+    device: options.Device = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what each latent does: images along the modes of a model.
+
+    Writes an image for every mode and place, such as mode-1_-3sd.nii.gz, and
+    the picture modes.png of all of them. Mode 1 is the latent z1.
+    """
+    from anamorph.plots import plot_modes, save_animation
+    from anamorph.storage.replace import replacing
+
+    with talking("modes", quiet, as_json) as messages:
+        model = load_model(model_file, threads, device)
+        written = output_of(model, probabilities)
+        numbers, places = _checked_modes(model, chosen), values.numbers("--at", at)
+        names = [_name(mode, place) for mode in numbers for place in places]
+        paths = paths_in(output, names, written.suffix)
+        picture = output / "modes.png"
+        films = {mode: output / f"mode-{mode}.gif" for mode in numbers} if animate else {}
+        reserve([*paths, picture, *films.values()], [model_file], force=force)
+        with messages.waiting(f"Drawing {counted(len(numbers), 'mode')}"):
+            for path, image in zip(paths, _images(model, numbers, places), strict=True):
+                written.write(path, image)
+            save_figure(plot_modes(model, [mode - 1 for mode in numbers], places), picture)
+            for mode, film in films.items():
+                with replacing(film) as temporary:
+                    save_animation(model, mode - 1, temporary)
+        messages.wrote(*paths, picture, *films.values(), look_at=picture)
+
+
+def _images(
+    model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
+) -> Iterator[NDArray[np.floating]]:
+    """Yield images as the model gives them, all places of the first mode first."""
+    from anamorph.plots.model_images import along_mode
+
+    for mode in modes:
+        yield from model.image_format_.to_user(along_mode(model, mode - 1, places, "both"))
+
+
+def _name(mode: int, place: float) -> str:
+    """Return what an image is called, e.g. "mode-1_-3sd", "mode-1_0sd"."""
+    return f"mode-{mode}_{place:+g}sd" if place else f"mode-{mode}_0sd"
+
+
+def _checked_modes(model: ShapeAppearanceModel, text: str | None) -> tuple[int, ...]:
+    n_latents = len(model.latent_precision_)
+    if text is None:
+        return tuple(range(1, min(_MOST_MODES, n_latents) + 1))
+    numbers = values.integers("--modes", text)
+    for number in numbers:
+        if not 1 <= number <= n_latents:
+            raise CommandError(f"--modes must be from 1 to {n_latents}, got {number}")
+    return numbers

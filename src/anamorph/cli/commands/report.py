@@ -1,0 +1,147 @@
+"""``anamorph report``: a model as a page to read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anamorph.cli.terminal import options
+from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.images import ImageArguments, ImageList
+from anamorph.cli.terminal.messages import Messages, talking
+from anamorph.cli.terminal.models import load_model
+from anamorph.cli.terminal.places import beside, reserve
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anamorph.estimator import ShapeAppearanceModel
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph report model.safetensors -o report.html
+anamorph report model.safetensors scans/ -o report.html --latents model.latents.tsv
+anamorph report model.safetensors scans/ --participants participants.tsv --label sex"""
+
+
+def report(
+    model_file: options.ModelFile,
+    images: options.OptionalImages = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="HTML", help="Page to write.")
+    ] = Path("report.html"),
+    latents: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TSV",
+            help="Table of latents, as written by 'fit' or 'encode'. By default they are found "
+            "from the images, or without images in the table that 'fit' wrote beside the model.",
+        ),
+    ] = None,
+    participants: options.ParticipantsTable = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of --participants to colour latents by, numbers or categories.",
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.")] = None,
+    threads: options.Threads = None,
+    device: options.Device = None,
+    force: options.Force = False,
+    tissues: options.Tissues = False,
+    resample: options.Resample = False,
+    cache: options.CacheFolder = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write one HTML page about a model: its modes, samples and how it was fitted.
+
+    With images it also shows how well the model fits them, and with latents
+    where they lie. The page needs no network, and can be sent to others.
+    """
+    if label is not None and participants is None:
+        raise typer.BadParameter("needs --participants", param_hint="--label")
+
+    from anamorph.report import write_report
+
+    with talking("report", quiet, as_json) as messages:
+        model = load_model(model_file, threads, device)
+        given = ImageArguments(images or [], tissues, participants, resample, cache)
+        found = given.find() if given.arguments else None
+        reserve([output], [model_file, latents, *given.inputs(found)], force=force)
+        if found is None:
+            shown = _known_latents(model, model_file, latents, messages)
+        else:
+            shown = _found_images(model, given, found, latents)
+        if label is not None and participants is not None:
+            shown["labels"] = _labels(participants, label, shown.get("names"))
+        is_encoding = found is not None and latents is None
+        doing = "Encoding images, then writing" if is_encoding else "Writing"
+        with messages.waiting(f"{doing} the report"):
+            write_report(model, output, **shown, label_name=label, title=title)
+        messages.wrote(output)
+
+
+def _known_latents(
+    model: ShapeAppearanceModel, model_file: Path, table: Path | None, messages: Messages
+) -> dict[str, Any]:
+    """Return names and latents for `write_report`, of a table that is given or beside the model."""
+    from anamorph.images.errors import TableError
+    from anamorph.storage.tables import read_latents
+
+    is_given = table is not None
+    table = table or beside(model_file, ".latents.tsv")
+    if not is_given and not table.exists():
+        return {}
+    try:
+        names, latents = read_latents(table, len(model.latent_precision_))
+    except TableError as error:
+        if is_given:
+            raise
+        messages.say(f"Latents are not shown: {error}")  # nobody has asked for them
+        return {}
+    return {"names": names, "latents": latents}
+
+
+def _found_images(
+    model: ShapeAppearanceModel, given: ImageArguments, found: ImageList, table: Path | None
+) -> dict[str, Any]:
+    """Return images and names for `write_report`, and their latents if there is a table of them."""
+    from anamorph.storage.tables import read_latents
+
+    shown: dict[str, Any] = {"images": given.open_for(model, found), "names": found.names}
+    if table is not None:
+        names, latents = read_latents(table, len(model.latent_precision_))
+        shown["latents"] = latents[_rows_of(given, found, names, table)]
+    return shown
+
+
+def _rows_of(given: ImageArguments, found: ImageList, names: list[str], table: Path) -> list[int]:
+    """Return which row of a table each image has, by the name of its participant or of its file."""
+    rows = {name: row for row, name in enumerate(names)}
+    by_file = replace(given, participants=None).find()
+    file_names = dict(zip(by_file.files, by_file.names, strict=True))
+    chosen = []
+    for name, files in zip(found.names, found.files, strict=True):
+        row = rows.get(name, rows.get(file_names[files]))
+        if row is None:
+            raise CommandError(f"{table} has no row for {name}: encode the images again")
+        chosen.append(row)
+    return chosen
+
+
+def _labels(participants: Path, label: str, names: list[str] | None) -> NDArray[np.object_]:
+    """Return the label of each image or row of latents."""
+    from anamorph.images.participants import read_participants
+
+    if names is None:
+        raise CommandError(
+            "--label colours latents: give images, or the table that 'anamorph fit' or "
+            "'anamorph encode' wrote as --latents"
+        )
+    return read_participants(participants).matched(names).values(label)

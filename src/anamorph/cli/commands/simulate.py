@@ -1,0 +1,179 @@
+"""``anamorph federation simulate``: a fit across sites, all of them on this machine."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anamorph.cli.terminal import options
+from anamorph.cli.terminal import setting_options as setting
+from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.images import ImageArguments
+from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.settings import check_settings
+from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+
+if TYPE_CHECKING:
+    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.federation.coordinator.fit import FederatedResult
+    from anamorph.federation.protocol.transport import LocalTransport
+    from anamorph.federation.site.policy import Policy
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph federation simulate --sites 3 scans/ -o shared.safetensors -k 16
+anamorph federation simulate --sites 5 scans/ -o shared.safetensors --policy policy.toml"""
+
+NumberOfSites = Annotated[
+    int, typer.Option("--sites", min=1, metavar="N", help="Number of sites to share the images.")
+]
+PolicyFile = Annotated[
+    Path | None,
+    typer.Option(metavar="TOML", help="Policy of all sites, e.g. 'minimum_images = 20'."),
+]
+InTheOpen = Annotated[
+    bool,
+    typer.Option(
+        "--in-the-open",
+        metavar="",
+        help="Do not mask sums (fewer than three sites cannot); the policy must allow it.",
+    ),
+]
+
+
+@with_settings(
+    *("preset", "config", "components", "likelihood", "labels", "latents"),
+    *("iterations", "seed", "threads"),
+)
+def simulate(
+    images: options.Images,
+    output: setting.ModelOutput,
+    *,
+    sites: NumberOfSites = 3,
+    policy: PolicyFile = None,
+    in_the_open: InTheOpen = False,
+    settings: TypedSettings,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    pad: setting.Pad = 0,
+    cache: options.CacheFolder = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit a model across sites that are all on this machine, to see how it goes.
+
+    The images are dealt out to the sites in turn. It is the same code as
+    between hospitals, without a network: same policy, masks and audit logs.
+    """
+    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.estimator import ShapeAppearanceModel
+
+    with talking("simulate", quiet, as_json) as messages:
+        arguments = settings.merged(tissues)
+        given = ImageArguments(images, tissues, participants, resample, cache)
+        found = given.find_several()
+        inputs = [*given.inputs(found), settings.config, policy]
+        reserve([output], inputs, force=force)
+        checkpoint, folder = beside(output, ".checkpoint"), beside(output, ".sites")
+        check_checkpoint(checkpoint, [output, *inputs])
+        if not checkpoint.exists():
+            _clear(folder, force)
+        rules = policy_of(policy, in_the_open)
+        with FitDisplay(messages) as display:
+            display.stage(f"Reading {len(found)} images")
+            model = ShapeAppearanceModel(**arguments)
+            files: Any = given.open_to_fit(model, found, pad)
+            check_settings(model, files)
+            transport = _transport(files, sites, folder, rules, settings.flags["n_threads"])
+            result = _fit(model, transport, checkpoint, in_the_open, display)
+        _write(model, result, output, checkpoint, folder, messages)
+
+
+def policy_of(path: Path | None, in_the_open: bool) -> Policy:
+    """Return the policy in a file, or the default one, with masks unless all is in the open."""
+    from anamorph.federation.site.policy import Policy
+
+    if path is not None:
+        return Policy.read(path)
+    return replace(Policy(), secure_sum=not in_the_open)
+
+
+def _clear(folder: Path, force: bool) -> None:
+    """Remove what sites of an earlier simulation kept: they would take it for another fit."""
+    if not folder.exists():
+        return
+    if not force:
+        raise CommandError(f"{folder} exists already: use --force to replace it")
+    for name in folder.glob("site*/audit.jsonl"):
+        shutil.rmtree(name.parent)
+
+
+def _transport(
+    files: Any, n_sites: int, folder: Path, policy: Policy, threads: int | None
+) -> LocalTransport:
+    from anamorph.federation.simulate import simulated_sites, split_images
+
+    files.check(for_fit=True)
+    if n_sites > len(files):
+        raise CommandError(f"--sites must be at most the number of images, {len(files)}")
+    parts = split_images(len(files), n_sites)
+    return simulated_sites(files, parts, folder, policy, n_threads=threads)
+
+
+def _fit(
+    model: ShapeAppearanceModel,
+    transport: LocalTransport,
+    checkpoint: Path,
+    in_the_open: bool,
+    display: FitDisplay,
+) -> FederatedResult:
+    from anamorph.federation.coordinator.fit import Terms, federated_fit
+
+    display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
+    terms = Terms(is_secure=not in_the_open, patience=0.0)
+    return federated_fit(
+        model,
+        transport,
+        transport.names,
+        terms,
+        checkpoint=checkpoint,
+        callback=display.advance,
+    )
+
+
+def _write(
+    model: ShapeAppearanceModel,
+    result: FederatedResult,
+    output: Path,
+    checkpoint: Path,
+    folder: Path,
+    messages: Messages,
+) -> None:
+    model.save(output)
+    checkpoint.unlink(missing_ok=True)
+    objective = model.objective_[-1] if model.objective_ else None
+    messages.say(
+        f"Fitted {model.origin_.n_images} images of {counted(len(result.roster), 'site')} in "
+        f"{counted(model.n_iter_, 'iteration')}, {counted(result.n_questions, 'question')}"
+        + ("" if objective is None else f", objective {objective:.8g}")
+    )
+    for note in result.notes:
+        messages.say(note)
+    messages.wrote(output)
+    messages.say(f"What left each site: anamorph site audit {folder / result.roster[0]}")
+    messages.result(
+        model=str(output),
+        sites=list(result.roster),
+        notes=list(result.notes),
+        n_images=model.origin_.n_images,
+        n_iterations=model.n_iter_,
+        n_questions=result.n_questions,
+        objective=objective,
+    )

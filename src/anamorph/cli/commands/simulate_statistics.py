@@ -1,0 +1,93 @@
+"""``anamorph federation simulate-statistics``: an analysis across sites on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anamorph.cli.commands.simulate import InTheOpen, NumberOfSites, PolicyFile, policy_of
+from anamorph.cli.terminal import options
+from anamorph.cli.terminal.images import ImageArguments, columns_of
+from anamorph.cli.terminal.messages import counted, talking
+from anamorph.cli.terminal.models import load_model
+from anamorph.cli.terminal.places import reserve
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph federation simulate-statistics shared.safetensors scans/ --sites 3 -o latents.tsv
+anamorph federation simulate-statistics shared.safetensors scans/ --sites 3 -o latents.tsv --participants participants.tsv --group-by diagnosis"""  # noqa: E501
+
+
+def simulate_statistics(
+    model_file: options.ModelFile,
+    images: options.Images,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="TSV", help="Table of statistics to write.")
+    ],
+    sites: NumberOfSites = 3,
+    participants: options.ParticipantsTable = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of --participants that names groups."),
+    ] = None,
+    weight_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of --participants that holds weights."),
+    ] = None,
+    policy: PolicyFile = None,
+    in_the_open: InTheOpen = False,
+    threads: options.Threads = None,
+    tissues: options.Tissues = False,
+    resample: options.Resample = False,
+    cache: options.CacheFolder = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Find statistics of latents across sites that are all on this machine.
+
+    The sites are as in 'anamorph federation simulate', the table as that of
+    'anamorph federation statistics', and all groups in the column are asked for.
+    """
+    from anamorph.federation.coordinator.analysis import (
+        federated_statistics,
+        summary,
+        write_statistics,
+    )
+    from anamorph.federation.simulate import simulated_sites, split_images
+
+    with talking("simulate-statistics", quiet, as_json) as messages:
+        model = load_model(model_file, threads)
+        given = ImageArguments(images, tissues, participants, resample, cache)
+        found = given.find()
+        reserve([output], [model_file, *given.inputs(found), policy], force=force)
+        asked = [name for name in (group_by, weight_by) if name is not None]
+        columns = columns_of(found, participants, asked, "--group-by and --weight-by name columns")
+        groups = ["all"] if group_by is None else sorted(set(columns[group_by]))
+        files: Any = given.open_for(model, found)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            messages.waiting(f"Encoding {counted(len(found), 'image')}"),
+        ):
+            transport = simulated_sites(
+                files,
+                split_images(len(files), sites),
+                Path(folder),
+                policy_of(policy, in_the_open),
+                columns=columns,
+                n_threads=threads,
+            )
+            known = federated_statistics(
+                model,
+                transport,
+                transport.names,
+                groups,
+                group_by=group_by,
+                weight_by=weight_by,
+                is_secure=not in_the_open,
+            )
+        write_statistics(output, known)
+        messages.wrote(output)
+        messages.result(groups=summary(known))

@@ -1,0 +1,17 @@
+"""``anamorph site``: what one site of a federation does with its own images."""
+
+from __future__ import annotations
+
+import typer
+
+from anamorph.cli.commands import encode, site_start
+from anamorph.cli.commands import site_audit as audit
+
+site = typer.Typer(
+    name="site",
+    no_args_is_help=True,
+    help="Take part in fits across sites, and see what left.",
+)
+site.command(epilog=site_start.EXAMPLES)(site_start.start)
+site.command(epilog=encode.SITE_EXAMPLES)(encode.encode)
+site.command(epilog=audit.EXAMPLES)(audit.audit)

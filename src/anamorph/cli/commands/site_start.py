@@ -1,0 +1,141 @@
+"""``anamorph site start``: lend the images of a site to a federation, under its own policy."""
+
+from __future__ import annotations
+
+import io
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal import setting_options as setting
+from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.extras import needs_nvflare
+from anamorph.cli.terminal.images import ImageArguments, columns_of
+from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.settings import chosen_likelihood
+
+if TYPE_CHECKING:
+    from anamorph.federation.nvflare.site import SiteData
+
+EXAMPLES = """[bold]Examples[/bold]
+anamorph site start kits/london --data scans/ --policy policy.toml
+anamorph site start kits/london --data 'labels/*.nii.gz' --labels --policy policy.toml"""
+
+
+def start(
+    kit: Annotated[
+        Path, typer.Argument(metavar="KIT", show_default=False, help="Folder of the site's kit.")
+    ],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            "--data",
+            metavar="IMAGES",
+            help="A file, a folder or a quoted pattern; more than once for more. They stay here.",
+        ),
+    ],
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TOML",
+            help="What others may ask, e.g. 'minimum_images = 20'; by default a careful one.",
+        ),
+    ] = None,
+    likelihood: setting.Likelihood = None,
+    labels: setting.Labels = False,
+    classes: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            rich_help_panel="Model",
+            help="Of label maps, the same at all sites; by default one more than the largest "
+            "label here.",
+        ),
+    ] = None,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Column of --participants that analyses may group or weight images by; more than "
+            "once for more. By default none.",
+        ),
+    ] = None,
+    resample: options.Resample = False,
+    pad: setting.Pad = 0,
+    channel_axis: setting.ChannelAxis = None,
+    cache: options.CacheFolder = None,
+    threads: options.Threads = None,
+    device: options.Device = None,
+    memory: setting.Memory = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Lend images to a federation: sums over them leave this computer, they do not.
+
+    Connects to the coordinator, and waits for it where it is not there yet.
+    Ctrl-C stops it; started again, the site goes on where it was.
+    """
+    needs_nvflare()
+    from anamorph.federation.nvflare.kit import open_kit
+    from anamorph.federation.nvflare.party import run_site
+    from anamorph.federation.nvflare.site import SiteData
+
+    with talking("site start", quiet, False) as messages:
+        opened = open_kit(kit, as_site=True)
+        given = ImageArguments(data, tissues, participants, resample, cache)
+        kind = chosen_likelihood(likelihood, labels, tissues) or "gaussian"
+        found = given.find()
+        lent = SiteData(
+            files=[[str(path.resolve()) for path in group] for group in found.files],
+            likelihood=kind,
+            channel_axis=channel_axis,
+            n_classes=classes,
+            resample=resample,
+            pad=pad,
+            cache=None if cache is None else str(cache.resolve()),
+            policy=None if policy is None else str(policy.resolve()),
+            memory_budget=None if memory is None else values.memory("--memory", memory),
+            n_threads=threads,
+            device=device or "cpu",
+            columns=columns_of(found, participants, column or [], "--column names columns"),
+        )
+        _check(lent, opened.name, messages)
+        lent.write(opened)
+        messages.say(
+            f"{opened.name} of {opened.consortium}: connecting to {opened.host}:{opened.port}; "
+            "Ctrl-C stops"
+        )
+        with redirect_stdout(io.StringIO()) if quiet else nullcontext():
+            run_site(opened)
+
+
+def _check(lent: SiteData, name: str, messages: Messages) -> None:
+    """Find out now what a coordinator would otherwise find out later."""
+    from anamorph.arrays.devices import DEVICES, find_gpu
+    from anamorph.cli.terminal.errors import checking
+    from anamorph.federation.protocol.errors import PolicyError
+    from anamorph.likelihoods import LIKELIHOODS
+    from anamorph.model.arguments import check_choice
+
+    with checking():
+        check_choice("likelihood", lent.likelihood, tuple(LIKELIHOODS))
+        check_choice("device", lent.device, DEVICES)
+    if lent.device == "cuda":
+        find_gpu()
+    images = lent.open_images()
+    images.check(for_fit=True)
+    try:
+        policy = lent.read_policy()
+        policy.check_images(len(images), name)
+    except PolicyError as error:
+        raise CommandError(str(error)) from None
+    hidden = "masked sums only" if policy.secure_sum else "sums also without masks"
+    messages.say(
+        f"{name} lends {counted(len(images), 'image')}: {hidden}, of at least "
+        f"{counted(policy.minimum_images, 'image')}"
+    )

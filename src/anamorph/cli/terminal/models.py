@@ -1,0 +1,115 @@
+"""Model files, opened for a command, and how their images are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from anamorph.cli.terminal.errors import checking
+from anamorph.cli.terminal.messages import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anamorph.cli.terminal.images import ImageArguments
+    from anamorph.cli.terminal.messages import Messages
+    from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.storage.outputs import ImageOutput
+
+
+def load_model(
+    path: Path, threads: int | None = None, device: str | None = None
+) -> ShapeAppearanceModel:
+    """Return the model in a file, to be used with some threads or on a GPU."""
+    from anamorph.arrays.devices import DEVICES
+    from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.model.arguments import check_choice
+
+    model = ShapeAppearanceModel.load(path)
+    with checking():
+        check_choice("device", device or "cpu", DEVICES)
+    model.n_threads, model.device = threads, device or "cpu"
+    return model
+
+
+def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
+    """Return how images of a model become files."""
+    from anamorph.storage.outputs import ImageOutput, has_bounded_intensities
+
+    if probabilities and model.likelihood != "categorical":
+        raise typer.BadParameter(
+            f"the model is {model.likelihood}: only categorical ones have probabilities of classes",
+            param_hint="--probabilities",
+        )
+    is_bounded = has_bounded_intensities(model.likelihood, model.mean_)
+    return ImageOutput(model.image_format_, model.origin_, is_bounded, probabilities)
+
+
+@dataclass(frozen=True)
+class LatentSource:
+    """Latents that are in a table, or can be found from images.
+
+    Attributes
+    ----------
+    names : N strings
+    inputs : list of Path
+        The files that they come from.
+    find : callable
+        Returns the latents (n, K) of some images, given their numbers.
+    """
+
+    names: list[str]
+    inputs: list[Path]
+    find: Callable[[Sequence[int]], NDArray[np.float64]]
+
+
+def latent_source(
+    model: ShapeAppearanceModel, given: ImageArguments, table: Path | None, messages: Messages
+) -> LatentSource:
+    """Return latents from a table or from images, of which one is given."""
+    from anamorph.storage.tables import read_latents
+
+    if bool(given.arguments) == (table is not None):
+        raise typer.BadParameter("give images, or a table of latents, and not both")
+    if table is not None:
+        names, latents = read_latents(table, len(model.latent_precision_))
+        return LatentSource(
+            names, [table, *given.inputs(None)], lambda numbers: latents[list(numbers)]
+        )
+    found = given.find()
+    given.open_for(model, found)  # what is wrong with a header is said before the work begins
+
+    def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
+        files: Any = given.open_for(model, found.take(numbers))
+        with messages.waiting(f"Encoding {counted(len(numbers), 'image')}"):
+            return model.transform(files)
+
+    return LatentSource(found.names, given.inputs(found), encode)
+
+
+def write_images(
+    model: ShapeAppearanceModel,
+    output: ImageOutput,
+    paths: Sequence[Path],
+    make: Callable[[slice], NDArray[np.floating]],
+) -> None:
+    """Make images a few at a time, and write each to its file.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    output : ImageOutput
+    paths : N paths
+    make : callable
+        Returns some of the N images, as the model gives them.
+    """
+    from anamorph.model.predicting import image_parts
+
+    for part in image_parts(len(paths), model.mean_.size):
+        for path, image in zip(paths[part], make(part), strict=True):
+            output.write(path, image)

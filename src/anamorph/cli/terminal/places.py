@@ -1,0 +1,85 @@
+"""Where outputs go: never onto inputs, and onto what is there only when that is wanted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from anamorph.cli.terminal.errors import CommandError
+
+
+def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force: bool) -> None:
+    """Make the folders of files that will be written, and raise a CommandError if one may not be.
+
+    Called before the work begins: nobody waits for hours to learn that the result has no place.
+
+    Parameters
+    ----------
+    paths : list of Path
+        Files to write.
+    inputs : list of Path or None
+        Files that are read, which are not replaced even by force; None was not given.
+    force : bool
+        Whether files that exist may be replaced.
+    """
+    kept = _real(inputs)
+    for path in paths:
+        if os.path.realpath(path) in kept:
+            raise CommandError(f"{path} is one of the inputs: write somewhere else")
+        if path.is_dir():
+            raise CommandError(f"{path} is a folder: give the name of a file")
+        if path.exists() and not force:
+            raise CommandError(f"{path} exists already: use --force to replace it")
+    for folder in {path.parent for path in paths}:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandError(f"{folder} cannot be made: {error.strerror}") from None
+        if not os.access(folder, os.W_OK):
+            raise CommandError(f"{folder} may not be written to: check its permissions")
+
+
+def check_checkpoint(path: Path, others: Iterable[Path | None]) -> None:
+    """Raise a CommandError if a checkpoint, which is removed at the end, is one of other files.
+
+    Parameters
+    ----------
+    path : Path
+    others : list of Path or None
+        Files that the fit reads or writes; None was not given.
+    """
+    if os.path.realpath(path) in _real(others):
+        raise CommandError(
+            f"--checkpoint {path} is an input or output of the fit, and would be removed at its "
+            "end: give another file"
+        )
+
+
+def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
+    """Return a file in a folder for each name, all different.
+
+    Parameters
+    ----------
+    folder : Path
+    names : list of str
+        Of images; a slash in them becomes an underscore.
+    ending : str
+        E.g. "_reconstruction.nii.gz".
+    """
+    stems = [name.replace("/", "_").replace(os.sep, "_") for name in names]
+    if len(set(stems)) < len(stems):
+        twice = next(stem for stem in stems if stems.count(stem) > 1)
+        path = folder / f"{twice}{ending}"
+        raise CommandError(f"two images would be written to {path}: rename one of them")
+    return [folder / f"{stem}{ending}" for stem in stems]
+
+
+def beside(output: Path, ending: str) -> Path:
+    """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
+    return output.with_name(output.name.removesuffix(".safetensors") + ending)
+
+
+def _real(paths: Iterable[Path | None]) -> set[str]:
+    """Return where paths lead to, links followed, without those that were not given."""
+    return {os.path.realpath(path) for path in paths if path is not None}

@@ -1,0 +1,1 @@
+"""Models and layouts compared on voxels that they have not seen."""

@@ -1,0 +1,448 @@
+"""ShapeAppearanceModel: the estimator that people call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from anamorph.arrays.devices import DEVICES
+from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.progress import Progress
+from anamorph.fitting.run import Ending, run_fit
+from anamorph.fitting.sites import LocalSites, OwnSites
+from anamorph.images.arrays import ImageFormat
+from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
+from anamorph.images.files import FileImages
+from anamorph.images.grid import Grid
+from anamorph.kernels.threads import one_blas_thread, use_threads
+from anamorph.latents import draw_latents
+from anamorph.likelihoods import LIKELIHOODS
+from anamorph.model.arguments import check_choice, checked_seed, checked_settings, checked_start
+from anamorph.model.encoding import Encoded
+from anamorph.model.generator import Generator
+from anamorph.model.parameters import Parameters
+from anamorph.model.predicting import Predictor
+from anamorph.model.settings import Settings
+from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
+
+Array = NDArray[np.floating]
+Float64Array = NDArray[np.float64]
+
+#: Opens the sites that hold images, given settings and starting latents.
+OpenSites = Callable[[ImageCollection, Settings, Float64Array | None], OwnSites]
+
+PARTS = ("both", "shape", "appearance")
+
+
+class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A mean image with modes of shape and appearance, learnt from images alone.
+
+    Every image is explained by a few latent variables z: its appearance is a = mu + Wa z, and
+    it is warped by the diffeomorphism that the initial velocity Wv z generates. The mean mu, the
+    bases Wa and Wv and the latents are found by Gauss-Newton inside EM [1].
+
+    Parameters
+    ----------
+    n_components : int or pair of int
+        Number K of latents; (n_appearance, n_shape) with ``latents="separate"``. Less than the
+        number of images.
+    likelihood : {"gaussian", "bernoulli", "categorical"}
+        Of images with noise, binary images (or probabilities), and label maps (or probabilities
+        of classes).
+    latents : {"joint", "separate", "shape", "appearance"}
+        Whether each latent controls shape and appearance, one of the two, or the model has only
+        one of them.
+    shape_penalty : 5 numbers, optional
+        Weights of the size, stretching, bending, elasticity and divergence of velocities; by
+        default those of the likelihood (`Likelihood.default_penalties`), as for other penalties.
+    appearance_penalty : 3 numbers, optional
+        Weights of the size, stretching and bending of modes of appearance.
+    mean_penalty : 3 numbers, optional
+        The same of the mean, per image.
+    balance : pair of float
+        lambda_1 and lambda_2: weights of the penalties on bases and latents, and on what they
+        reconstruct.
+    prior_dof : float, optional
+        nu_0, the weight (in images) of the prior that latents are white; K by default.
+    n_iter : int
+        Number of EM iterations.
+    tol : float, optional
+        Stop when an iteration raises the objective by less than this share of its total rise.
+    n_steps : int
+        Steps of geodesic shooting.
+    voxel_size : 2 or 3 numbers, optional
+        Size of a voxel along each axis; by default that of the files, or 1.
+    channel_axis : int, optional
+        Axis of the stacked images that holds channels or classes, e.g. -1.
+    decimation : float
+        Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
+    device : {"cpu", "cuda", "auto"}
+        Where to compute; "auto" is the GPU where there is one and the work is large enough to
+        pay. Sums on a GPU are added up in no fixed order: results differ in their last digits
+        from run to run.
+    n_threads : int, optional
+        As many as there are processors by default.
+    memory_budget : int, optional
+        Bytes for batches of images and what is kept of them; 2 GiB by default. On a GPU, the
+        most bytes to use there in all; by default what is free.
+    random_state : int, optional
+        Seed of the starting latents; 0 by default.
+    verbose : bool
+        Print the objective after every iteration, and how long the rest will take.
+
+    Attributes
+    ----------
+    mean_ : array of shape (C, *space)
+        mu: intensities, or what a logistic function or a softmax turns into probabilities.
+    appearance_basis_ : array of shape (Ka, C, *space)
+        Wa.
+    shape_basis_ : array of shape (Kv, d, *space)
+        Wv, in voxels.
+    latents_ : array of shape (N, K)
+        Of the images that the model was fitted to; not stored with the model.
+    latent_precision_, prior_precision_ : arrays of shape (K, K)
+        A, and P = lambda_1 A + lambda_2 C.
+    noise_variance_ : array of shape (C,)
+        1 where the likelihood has none.
+    objective_ : list of float
+        Approximate log evidence after each iteration.
+    n_iter_ : int
+        How many iterations were done.
+    origin_ : Origin
+        The number of images that the model was fitted to, their affine and margin, and how long
+        iterations took.
+
+    References
+    ----------
+    [1] Ashburner, Brudfors, Bronik and Balbastre, "An algorithm for learning shape and
+    appearance models without annotations", Medical Image Analysis 55 (2019) 197-215.
+
+    Examples
+    --------
+    >>> model = ShapeAppearanceModel(16, likelihood="bernoulli").fit(digits)  # doctest: +SKIP
+    >>> latents = model.transform(other_digits)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        n_components: int | tuple[int, int] = 16,
+        *,
+        likelihood: str = "gaussian",
+        latents: str = "joint",
+        shape_penalty: Sequence[float] | None = None,
+        appearance_penalty: Sequence[float] | None = None,
+        mean_penalty: Sequence[float] | None = None,
+        balance: Sequence[float] = (1.0, 1.0),
+        prior_dof: float | None = None,
+        n_iter: int = 20,
+        tol: float | None = None,
+        n_steps: int = 8,
+        voxel_size: Sequence[float] | None = None,
+        channel_axis: int | None = None,
+        decimation: float = 1.0,
+        device: str = "cpu",
+        n_threads: int | None = None,
+        memory_budget: int | None = None,
+        random_state: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.likelihood = likelihood
+        self.latents = latents
+        self.shape_penalty = shape_penalty
+        self.appearance_penalty = appearance_penalty
+        self.mean_penalty = mean_penalty
+        self.balance = balance
+        self.prior_dof = prior_dof
+        self.n_iter = n_iter
+        self.tol = tol
+        self.n_steps = n_steps
+        self.voxel_size = voxel_size
+        self.channel_axis = channel_axis
+        self.decimation = decimation
+        self.device = device
+        self.n_threads = n_threads
+        self.memory_budget = memory_budget
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ---- fitting
+
+    def fit(
+        self,
+        X: Images,  # noqa: N803
+        y: object = None,
+        *,
+        start: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callable[[Progress], object] | None = None,
+    ) -> ShapeAppearanceModel:
+        """Learn mean, modes and latents from images.
+
+        Parameters
+        ----------
+        X : array of shape (N, *space), or with channels; list of images or of paths; collection
+            NaN is missing. Integer images are scaled to [0, 1]; categorical images are integer
+            label maps, or probabilities along `channel_axis`.
+        y : ignored
+        start : array of shape (N, K), optional
+            Latents to start from, instead of random ones.
+        checkpoint : path, optional
+            Written after every iteration, and resumed from if it exists.
+        callback : callable, optional
+            Called with the `Progress` after every iteration.
+        """
+        return self.fit_at(
+            self._local_sites, X, start=start, checkpoint=checkpoint, callback=callback
+        )
+
+    def fit_at(
+        self,
+        open_sites: OpenSites,
+        X: Images,  # noqa: N803
+        *,
+        start: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callable[[Progress], object] | None = None,
+    ) -> ShapeAppearanceModel:
+        """Do what `fit` does, with images that other processes hold (see `anamorph.cluster`).
+
+        Parameters
+        ----------
+        open_sites : callable
+            From opened images, settings and starting latents (N, K) or None to the sites that
+            hold the images, which look at every image first.
+        X, start, checkpoint, callback
+            As in `fit`.
+        """
+        check_choice("likelihood", self.likelihood, tuple(LIKELIHOODS))
+        check_choice("device", self.device, DEVICES)
+        images = open_images(X, self.likelihood, self.channel_axis)
+        settings = checked_settings(
+            self.get_params(deep=False), images.format, len(images), images.voxel_size
+        )
+        seed = checked_seed(self.random_state)
+        starting = checked_start(start, len(images), settings.layout.n_latents)
+
+        def tell(progress: Progress) -> None:
+            if self.verbose:
+                print(progress, flush=True)
+            if callback is not None:
+                callback(progress)
+
+        ending = Ending(self.n_iter, self.tol)
+        with use_threads(self.n_threads), one_blas_thread:
+            sites = open_sites(images, settings, starting)
+            state = run_fit(sites, settings, seed, ending, checkpoint=checkpoint, tell=tell)
+        origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
+        parameters = state.parameters.beside(np)
+        self._set_fitted(images.format, settings, parameters, list(state.objective), origin)
+        self.latents_ = sites.latents
+        return self
+
+    def _local_sites(
+        self, images: ImageCollection, settings: Settings, start: Float64Array | None
+    ) -> LocalSites:
+        """Return the images with room to work on them, in memory or on the GPU."""
+        images.check(for_fit=True)
+        budget = self.memory_budget
+        cohort = Cohort.placed(self.device, images, settings, images.identities, budget, start)
+        return LocalSites([cohort])
+
+    # ---- using a fitted model
+
+    @property
+    def image_format_(self) -> ImageFormat:
+        """What the images are that the model was fitted to: their grid and their channels."""
+        check_is_fitted(self, "mean_")
+        return self._format
+
+    @property
+    def settings_(self) -> Settings:
+        """What the model was fitted with: the arguments, and the defaults where there were none."""
+        return self.generator_.settings
+
+    @property
+    def generator_(self) -> Generator:
+        """What the model says of images (N, C, *space) with given latents (N, K)."""
+        check_is_fitted(self, "mean_")
+        return self._generator
+
+    def transform(self, X: Images) -> Float64Array:  # noqa: N803
+        """Return the most probable latents of images, (N, K)."""
+        return self.encode(X).latents
+
+    def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
+        """Return the log evidence of each image, by Laplace's approximation, (N,)."""
+        return self.encode(X).log_evidence
+
+    def encode(self, X: Images) -> Encoded:  # noqa: N803
+        """Return the latents and the log evidence of images, and what finding them cost."""
+        return self._predictor.encode(self.checked_images(X))
+
+    def score(self, X: Images, y: object = None) -> float:  # noqa: N803
+        """Return the mean log evidence of images."""
+        return float(self.score_samples(X).mean())
+
+    def inverse_transform(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
+        """Return the images that latents stand for.
+
+        Parameters
+        ----------
+        Z : array of shape (N, K)
+        part : {"both", "shape", "appearance"}
+            What of the latents to show: "shape" warps the mean, "appearance" does not warp.
+
+        Returns
+        -------
+        array of shape (N, *space), with channels where the images had them
+            Expected images; for label maps probabilities, with classes last.
+        """
+        latents = self._checked_latents(Z)
+        check_choice("part", part, PARTS)
+        expected = self._predictor.expected_images(
+            latents, warped=part != "appearance", coloured=part != "shape"
+        )
+        return self._format.to_user(expected)
+
+    def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
+        """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
+        images, latents = self.checked_images(X), self._checked_latents(Z)
+        if len(images) != len(latents):
+            raise ValueError(
+                f"Z must have a row for each of {len(images)} images, got {len(latents)}"
+            )
+        return self._predictor.log_likelihood(images, latents)
+
+    def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
+        """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
+
+        An image is the warped appearance: its value at x is that at x + displacement(x).
+        """
+        return self._predictor.displacement(self._checked_latents(Z))
+
+    def impute(self, X: Images) -> Array:  # noqa: N803
+        """Return images with their NaN filled by what the model expects there."""
+        filled = self._predictor.impute(self.checked_images(X))
+        return self._format.to_user(filled)
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | None = None
+    ) -> tuple[Array, Float64Array]:
+        """Return random images and their latents, z ~ N(0, A^-1)."""
+        check_is_fitted(self, "mean_")
+        if not isinstance(n_samples, int | np.integer) or n_samples < 1:
+            raise ValueError(f"n_samples must be an integer >= 1, got {n_samples!r}")
+        generator = np.random.default_rng(random_state)
+        latents = draw_latents(self.latent_precision_, int(n_samples), generator)
+        return self.inverse_transform(latents), latents
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, which holds no image and no latents of anyone."""
+        check_is_fitted(self, "mean_")
+        write_model(
+            path,
+            StoredModel(
+                self.get_params(deep=False),
+                self._format,
+                self._generator.settings,
+                self._generator.parameters,
+                self.objective_,
+                self.origin_,
+            ),
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ShapeAppearanceModel:
+        """Return the model in a file."""
+        stored = read_model(path)
+        model = cls(**stored.arguments)
+        model._set_fitted(
+            stored.format, stored.settings, stored.parameters, stored.objective, stored.origin
+        )
+        return model
+
+    # ---- pieces
+
+    def _set_fitted(
+        self,
+        image_format: ImageFormat,
+        settings: Settings,
+        parameters: Parameters,
+        objective: list[float],
+        origin: Origin,
+    ) -> None:
+        self._format = image_format
+        self._generator = Generator(settings, parameters)
+        self.mean_ = parameters.mean
+        self.appearance_basis_ = parameters.appearance_basis
+        self.shape_basis_ = parameters.shape_basis
+        self.latent_precision_ = parameters.latent_precision
+        self.prior_precision_ = parameters.prior_precision(settings)
+        self.noise_variance_ = 1 / parameters.noise_precision
+        self.objective_ = objective
+        self.n_iter_ = len(objective)
+        self.origin_ = origin
+
+    @property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.generator_, self.device, self.n_threads)
+
+    def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
+        check_is_fitted(self, "mean_")
+        latents = np.asarray(Z, np.float64)
+        n_latents = self.settings_.layout.n_latents
+        if latents.ndim != 2 or latents.shape[1] != n_latents:
+            raise ValueError(f"Z must have shape (N, {n_latents}), got {latents.shape}")
+        if not np.isfinite(latents).all():
+            raise ValueError("Z must be finite, got NaN or infinity")
+        return latents
+
+    def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
+        """Return images as a collection to read from, or raise an error if they do not fit."""
+        check_is_fitted(self, "mean_")
+        if is_list_of_files(X):
+            X = self.open_files(cast(Sequence[Any], X))  # noqa: N806
+        expected = self._format
+        images = open_images(X, expected.likelihood, self.channel_axis, expected.n_classes)
+        images.format.check_like(expected, images.name(0))
+        images.check(for_fit=False)
+        return images
+
+    def open_files(
+        self,
+        files: Sequence[Any],
+        *,
+        resample: bool = False,
+        cache: str | os.PathLike[str] | None = None,
+    ) -> FileImages:
+        """Return image files as the model needs them: on its grid, with its margin and classes.
+
+        Parameters
+        ----------
+        files : list of paths, or of tuples of paths
+            One file per image, or one tissue map per class and image.
+        resample : bool
+            Whether to bring files that are on other grids onto that of the model.
+        cache : path, optional
+            Folder to keep decoded images in; by default a temporary one.
+        """
+        check_is_fitted(self, "mean_")
+        expected, origin = self._format, self.origin_
+        grid = Grid(expected.space, origin.affine).padded(-origin.pad)
+        return FileImages(
+            files,
+            expected.likelihood,
+            self.channel_axis,
+            expected.n_classes,
+            resample=resample,
+            pad=origin.pad,
+            onto=None if origin.affine is None else grid,
+            cache=cache,
+        )

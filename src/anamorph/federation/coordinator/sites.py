@@ -1,0 +1,281 @@
+"""The coordinator's end: `FederatedSites` asks all sites as one, and sees sums over all of them.
+
+A question is one call where parameters and answer fit into one block: the keys for its masks came
+with the answers to the question before. A site that does not answer, or cannot go on from where
+the others are, ends the question with a `SitesLostError`; `fit` decides what to do then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.arrays.mapped import let_go
+from anamorph.federation.coordinator.scales import Scales
+from anamorph.federation.coordinator.totals import Total
+from anamorph.federation.protocol.answers import Row
+from anamorph.federation.protocol.errors import (
+    NAMED,
+    AnswerError,
+    FederationError,
+    SiteFailure,
+    SitesLostError,
+    StaleStepError,
+    StorageError,
+    SumOverflowError,
+)
+from anamorph.federation.protocol.questions import answer_shapes
+from anamorph.federation.protocol.transport import Transport
+from anamorph.federation.protocol.wire import BLOCK_BYTES, Message
+from anamorph.fitting.sums import Sums
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import Settings
+from anamorph.storage.modelfile import PARAMETER_ARRAYS
+
+# What may be over when the site is started again, or goes on from an earlier step.
+_RECOVERABLE = (StaleStepError, StorageError, SiteFailure, AnswerError)
+_MOST_ATTEMPTS = 8
+
+
+class FederatedSites:
+    """Sites across a transport, which answer as one.
+
+    Parameters
+    ----------
+    transport : Transport
+    settings : Settings
+    fit : str
+        A name for the fit, the same whenever it is gone on with.
+    n_iter : int
+        That the fit takes, which sites may find too many.
+    is_secure : bool
+        Whether sites mask their sums, so that only totals are seen.
+    timeout : float, optional
+        Seconds that a site may take for an answer.
+
+    Attributes
+    ----------
+    roster : tuple of str
+        The sites that take part.
+    step : int
+        Number of the last question.
+    step_before_turn : int
+        After which latents were those from before the last orthogonalisation.
+    keep_from : int
+        Oldest step that sites must be able to go back to.
+    n_questions, n_calls : int
+        How many were asked, and how often sites were called.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: Settings,
+        fit: str,
+        n_iter: int,
+        *,
+        is_secure: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        self.roster: tuple[str, ...] = ()
+        self.step = self.step_before_turn = self.keep_from = 0
+        self.n_questions = self.n_calls = 0
+        self._transport, self._settings = transport, settings
+        self._fit, self._n_iter = fit, n_iter
+        self._is_secure, self._timeout = is_secure, timeout
+        self._scales = Scales()
+        self._keys: dict[str, Message] = {}
+        self._parameters: Parameters | None = None
+        self._sent: dict[str, NDArray[Any]] = {}
+        self._version = 0
+
+    # ---- who takes part, and from where
+
+    def join(self, names: Sequence[str]) -> None:
+        """Ask sites to take part."""
+        self.roster = tuple(sorted(names))
+        message = {
+            "do": "join",
+            "fit": self._fit,
+            "settings": asdict(self._settings),
+            "n_iter": self._n_iter,
+        }
+        replies = self._call(message)
+        self.step = max([self.step, *(int(reply["step"]) for reply in replies.values())])
+
+    def restore(self, step: int, *, may_encode: bool = False) -> None:
+        """Let all sites go back to the latents after a step.
+
+        Parameters
+        ----------
+        step : int
+            0: to the beginning, without latents.
+        may_encode : bool
+            Whether sites that do not have them may find latents by the published parameters.
+        """
+        self.step += 1
+        replies = self._call(
+            {
+                "do": "restore",
+                "fit": self._fit,
+                "step": self.step,
+                "to": step,
+                "may_encode": may_encode,
+            }
+        )
+        self._sent = {}
+        self._keep_keys(replies)
+
+    # ---- the spine
+
+    def publish(self, parameters: Parameters) -> None:
+        """Send the parameters that the next questions are about, along with the next question."""
+        self._parameters = parameters
+        self._version += 1
+
+    def ask(self, question: str, **arguments: Any) -> Sums:
+        """Return the sum of all sites' answers to a question."""
+        self.step += 1
+        self.n_questions += 1
+        if arguments.get("transform") is not None:
+            self.step_before_turn = self.step - 1
+        row = Row(answer_shapes(question, self._settings, arguments))
+        message: Message = {
+            "do": "ask",
+            "fit": self._fit,
+            "step": self.step,
+            "question": question,
+            "arguments": arguments,
+            "roster": list(self.roster),
+            "keep_from": self.keep_from,
+            "parameters": self._send_parameters(),
+        }
+        attempt, n_sites = 0, len(self.roster)
+        while True:
+            is_last = attempt + 1 == _MOST_ATTEMPTS
+            try:
+                total = self._attempt(message | self._terms(question, row, attempt), row)
+            except SumOverflowError:
+                if is_last:
+                    raise
+                self._scales.widen(question, row.field_shapes)
+            else:
+                sums = total.sums()
+                is_coarse = self._is_secure and self._scales.learn(question, total.largest, n_sites)
+                if not is_coarse or is_last:
+                    return sums
+            attempt += 1
+            self._renew_keys(attempt)
+
+    def _terms(self, question: str, row: Row, attempt: int) -> Message:
+        """Return the keys and scales of an attempt at a question."""
+        if not self._is_secure:
+            return {"attempt": None, "keys": None, "exponents": None}
+        keys = {name: self._keys[name] for name in self.roster}
+        exponents = self._scales.exponents(question, row.shapes)
+        return {"attempt": attempt, "keys": keys, "exponents": exponents}
+
+    def _attempt(self, message: Message, row: Row) -> Total:
+        """Ask all sites, fetch their answers block by block, and add them up."""
+        replies = self._call(message)
+        self._keep_keys(replies)
+        wanted = {name: list(shape) for name, shape in row.shapes.items()}
+        wrong = {
+            name: f"answered {message['question']} with other fields or shapes than it should"
+            for name, reply in replies.items()
+            if reply.get("fields") != wanted or reply.get("n_blocks") != row.n_blocks
+        }
+        if wrong:
+            raise SitesLostError(wrong)
+        total = Total(row, len(self.roster), message["exponents"])
+        for index in range(row.n_blocks):
+            if index:
+                names = ("fit", "step", "attempt")
+                fetch = {name: message[name] for name in names}
+                replies = self._call({"do": "block", "index": index, **fetch})
+            # Taken out, so that they are not in memory when the next ones arrive.
+            total.add_block(index, {name: reply.pop("block") for name, reply in replies.items()})
+        return total
+
+    # ---- parameters and keys
+
+    def _send_parameters(self) -> Message | None:
+        """Send what changed of the parameters in blocks, and return what the question carries."""
+        if self._parameters is None:
+            return None
+        arrays = {name: getattr(self._parameters, name) for name in PARAMETER_ARRAYS}
+        changed = {
+            name: array for name, array in arrays.items() if self._sent.get(name) is not array
+        }
+        room, inline = BLOCK_BYTES, {}
+        for name in sorted(changed, key=lambda name: changed[name].nbytes):
+            room -= changed[name].nbytes
+            if room >= 0:
+                inline[name] = changed[name]
+                continue
+            for block in _blocks(changed[name]):
+                self._call({"do": "publish", "fit": self._fit, "array": name, **block})
+                let_go(changed[name])
+        self._sent = arrays
+        return {
+            "version": self._version,
+            "warp_version": self._parameters.warp_version,
+            "arrays": inline,
+        }
+
+    def _renew_keys(self, attempt: int) -> None:
+        message = {"do": "keys", "fit": self._fit, "step": self.step, "attempt": attempt}
+        self._keep_keys(self._call(message))
+
+    def _keep_keys(self, replies: Mapping[str, Message]) -> None:
+        self._keys = {name: reply["next_key"] for name, reply in replies.items()}
+
+    # ---- calls
+
+    def _call(self, message: Message) -> dict[str, Message]:
+        """Send every site the same message; return all answers, or raise what went wrong."""
+        self.n_calls += 1
+        return answers_of(self._transport, self.roster, message, self._timeout)
+
+
+def answers_of(
+    transport: Transport, names: Sequence[str], message: Message, timeout: float | None
+) -> dict[str, Message]:
+    """Send some sites the same message; return the answers of all, by name.
+
+    Raises
+    ------
+    SitesLostError
+        If some sites fail in a way that may be over when they are started again.
+    FederationError
+        What a site refused by, with its name.
+    """
+    replies = transport.call(dict.fromkeys(names, message), timeout)
+    lost = {name: replies.failures.get(name, "it did not answer") for name in names}
+    for name, answer in replies.answers.items():
+        del lost[name]
+        if "error" not in answer:
+            continue
+        kind = NAMED.get(answer["error"], SiteFailure)
+        if not issubclass(kind, _RECOVERABLE):
+            raise _refusal(kind, name, answer)
+        lost[name] = str(answer["text"])
+    if lost:
+        raise SitesLostError(lost)
+    return replies.answers
+
+
+def _refusal(kind: type[FederationError], name: str, answer: Message) -> FederationError:
+    return kind(f"{name} refuses: {answer['text']}")
+
+
+def _blocks(array: NDArray[Any]) -> Iterator[Message]:
+    """Yield an array in parts of at most a block."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    length = BLOCK_BYTES // flat.itemsize
+    for start in range(0, len(flat), length):
+        yield {"start": start, "values": flat[start : start + length]}

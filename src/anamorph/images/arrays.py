@@ -1,0 +1,321 @@
+"""Arrays as images: any numbers in, float32 channels with NaN for missing out, a few at a time.
+
+- Gaussian images are what they are; bool, uint8 and uint16 are scaled to [0, 1].
+- Bernoulli images are probabilities from 0 to 1, scaled in the same way.
+- Categorical images are integer label maps, or probabilities of the classes along a channel axis,
+  which are normalised where they almost sum to 1 (stored as uint8 they rarely do exactly).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from anamorph.images.errors import ImageError
+from anamorph.images.guard import times
+
+SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
+ALMOST_ONE = 0.05  # by how much probabilities of classes may miss 1 and still be normalised
+_CHECKED_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """How the images of a model look as arrays.
+
+    Attributes
+    ----------
+    likelihood : str
+    space : tuple of int
+    n_channels : int
+    channel_axis : int or None
+        Where channels are in a stack of images (N, *space) with channels; None: nowhere.
+    """
+
+    likelihood: str
+    space: tuple[int, ...]
+    n_channels: int
+    channel_axis: int | None
+
+    @property
+    def holds_labels(self) -> bool:
+        """Whether images are integer label maps, one channel per class inside."""
+        return self.likelihood == "categorical" and self.channel_axis is None
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes of label maps; None where images are not label maps."""
+        return self.n_channels if self.holds_labels else None
+
+    def check_like(self, wanted: ImageFormat, name: str) -> None:
+        """Raise an ImageError unless images have the shape and the channels that a model wants.
+
+        `name` says which image does not fit.
+        """
+        for what, given, expected in (
+            ("shape", self.space, wanted.space),
+            ("number of channels", self.n_channels, wanted.n_channels),
+        ):
+            if given != expected:
+                raise ImageError(
+                    f"{name} must have the {what} of the images that the model was fitted to, "
+                    f"{expected}, got {given}"
+                )
+
+    def to_user(self, images: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return images (N, C, *space) with channels where the user has them.
+
+        Probabilities of classes that the user gave as label maps come with classes last.
+        """
+        if self.channel_axis is not None:
+            return np.moveaxis(images, 1, self.channel_axis)
+        return np.moveaxis(images, 1, -1) if self.holds_labels else images[:, 0]
+
+    def from_user(self, images: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return images as `to_user` returns them with channels first, (N, C, *space)."""
+        if self.channel_axis is not None:
+            return np.moveaxis(images, self.channel_axis, 1)
+        return np.moveaxis(images, -1, 1) if self.holds_labels else images[:, None]
+
+
+class ArrayImages:
+    """A stack of images, as an array or a list of arrays.
+
+    Parameters
+    ----------
+    images : array of shape (N, *space) or with channels, or list of images
+    likelihood : str
+    channel_axis : int or None
+        Axis of the stacked array that holds channels or classes.
+    n_classes : int, optional
+        Number of classes of label maps; by default one more than the largest label.
+    """
+
+    def __init__(
+        self,
+        images: ArrayLike | Sequence[Any],
+        likelihood: str,
+        channel_axis: int | None = None,
+        n_classes: int | None = None,
+    ) -> None:
+        self._stack = _Stack(images)
+        shape = (len(self._stack), *self._stack.shape)
+        _check_dimensions(shape, channel_axis)
+        self._channel_axis = None if channel_axis is None else channel_axis % len(shape)
+        self._likelihood = likelihood
+        self._check_dtype()
+        space = list(shape[1:])
+        n_channels = 1
+        if self._channel_axis is not None:
+            n_channels = space.pop(self._channel_axis - 1)
+        elif likelihood == "categorical":
+            n_channels = self._n_classes(n_classes)
+        self.format = ImageFormat(likelihood, tuple(space), n_channels, self._channel_axis)
+
+    #: Arrays do not say how large their voxels are, nor where, and are no files.
+    voxel_size = None
+    affine = None
+    pad = 0
+    suffix = None
+
+    @property
+    def identities(self) -> range:
+        """What is different for each image: its number."""
+        return range(len(self))
+
+    def __len__(self) -> int:
+        return len(self._stack)
+
+    def name(self, n: int) -> str:
+        """Return what an image is called in errors."""
+        return f"image {n}"
+
+    def read(self, part: slice) -> NDArray[np.float32]:
+        """Return images (n, C, *space), NaN where missing."""
+        raw = self._stack.read(part)
+        if self.format.holds_labels:
+            classes = np.arange(self.format.n_channels).reshape(-1, *(1,) * len(self.format.space))
+            return np.asarray(raw[:, None] == classes, np.float32)
+        images = raw.astype(np.float32)
+        if self._scale != 1:
+            images /= np.float32(self._scale)
+        if self._channel_axis is None:
+            return images[:, None]
+        images = np.ascontiguousarray(np.moveaxis(images, self._channel_axis, 1))
+        if self._likelihood == "categorical":
+            images /= images.sum(axis=1, keepdims=True)  # NaN in one class makes the voxel missing
+        return images
+
+    def subset(self, numbers: Sequence[int]) -> ArrayImages:
+        """Return some of the images, as a collection."""
+        some = copy(self)
+        some._stack = self._stack.subset(numbers)
+        return some
+
+    def check(self, *, for_fit: bool) -> None:
+        """Look at every image once, and raise an ImageError if one cannot be used."""
+        image_bytes = 4 * self.format.n_channels * int(np.prod(self.format.space))
+        step = max(1, _CHECKED_BYTES // image_bytes)
+        for first in range(0, len(self), step):
+            part = slice(first, min(first + step, len(self)))
+            raw = self._stack.read(part)
+            if not self.format.holds_labels:
+                self._check_values(raw, first)
+                if self._likelihood == "categorical":
+                    self._check_probabilities(raw, first)
+            if for_fit:
+                _check_contrast(raw, first)
+
+    # ---- what is wrong with it
+
+    @property
+    def _scale(self) -> float:
+        return SCALES.get(self._stack.dtype, 1.0)
+
+    def _check_dtype(self) -> None:
+        dtype = self._stack.dtype
+        labels = self._likelihood == "categorical" and self._channel_axis is None
+        is_integer = np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.bool_)
+        if labels and not is_integer:
+            raise ImageError(
+                f"categorical images without channel_axis must be integer label maps, got {dtype}; "
+                "give channel_axis if they are probabilities of classes"
+            )
+        if labels or dtype in SCALES or np.issubdtype(dtype, np.floating):
+            return
+        if is_integer and self._has_only_zeros_and_ones():
+            return
+        raise ImageError(
+            f"images must be float, bool, uint8 or uint16, got {dtype}, whose range says nothing "
+            "about the values; convert them, e.g. by images.astype('float32')"
+        )
+
+    def _has_only_zeros_and_ones(self) -> bool:
+        return all(
+            np.isin(self._stack.read(slice(n, n + 1)), (0, 1)).all() for n in range(len(self))
+        )
+
+    def _n_classes(self, n_classes: int | None) -> int:
+        lowest, highest = 0, 1
+        for n in range(len(self)):
+            labels = self._stack.read(slice(n, n + 1))
+            lowest, highest = min(lowest, int(labels.min())), max(highest, int(labels.max()))
+            if lowest < 0:
+                raise ImageError(f"labels must be 0, 1, 2, ..., got {lowest} in image {n}")
+            if n_classes is not None and highest >= n_classes:
+                raise ImageError(
+                    f"labels must be below {n_classes}, the number of classes of the model, got "
+                    f"{highest} in image {n}"
+                )
+            if highest > 255:
+                raise ImageError(
+                    f"labels must be below 256, got {highest} in image {n}; are these label maps?"
+                )
+        return highest + 1 if n_classes is None else n_classes
+
+    def _check_values(self, raw: NDArray[Any], first: int) -> None:
+        axes = tuple(range(1, raw.ndim))
+        if np.issubdtype(raw.dtype, np.floating):
+            for n in np.flatnonzero(np.isinf(raw).any(axis=axes)):
+                raise ImageError(f"image {first + n} contains infinity; NaN marks missing voxels")
+            for n in np.flatnonzero(np.isnan(raw).all(axis=axes)):
+                raise ImageError(f"image {first + n} is all NaN: nothing is observed; leave it out")
+        if self._likelihood in ("bernoulli", "categorical"):
+            lowest, highest = np.nanmin(raw) / self._scale, np.nanmax(raw) / self._scale
+            if lowest < 0 or highest > 1:
+                raise ImageError(
+                    f"{self._likelihood} images must have values from 0 to 1, got "
+                    f"{lowest:.4g} to {highest:.4g} in images {first} to {first + len(raw) - 1}; "
+                    "rescale them, or use likelihood='gaussian'"
+                )
+
+    def _check_probabilities(self, raw: NDArray[Any], first: int) -> None:
+        total = raw.astype(np.float32).sum(axis=self._channel_axis) / self._scale
+        wrong = np.abs(total - 1) > ALMOST_ONE  # not where it is NaN
+        for n in np.flatnonzero(wrong.any(axis=tuple(range(1, total.ndim)))):
+            raise ImageError(
+                f"probabilities of classes must sum to 1, got {total[n][wrong[n]][0]:.4g} in image "
+                f"{first + n}; add a background class or normalise them"
+            )
+
+
+class _Stack:
+    """Raw images of one shape and type, from an array or a list of arrays."""
+
+    def __init__(self, images: ArrayLike | Sequence[Any]) -> None:
+        self._items: NDArray[Any] | list[NDArray[Any]]
+        if isinstance(images, list | tuple):
+            if not images:
+                raise ImageError("no images: the list is empty")
+            self._items = [np.asarray(item) for item in images]
+            self.shape, self.dtype = self._items[0].shape, self._items[0].dtype
+            for n, other in enumerate(self._items):
+                self._check_alike(n, other)
+        else:
+            self._items = np.asarray(images)
+            if self._items.ndim == 0 or len(self._items) == 0:
+                raise ImageError("no images: the array is empty")
+            self.shape, self.dtype = self._items.shape[1:], self._items.dtype
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def read(self, part: slice) -> NDArray[Any]:
+        """Return images (n, ...) as they are."""
+        if isinstance(self._items, np.ndarray):
+            return self._items[part]
+        return np.stack(self._items[part])
+
+    def subset(self, numbers: Sequence[int]) -> _Stack:
+        """Return some of the images."""
+        if isinstance(self._items, np.ndarray):
+            return _Stack(self._items[list(numbers)])
+        return _Stack([self._items[n] for n in numbers])
+
+    def _check_alike(self, n: int, other: NDArray[Any]) -> None:
+        if other.shape != self.shape:
+            raise ImageError(
+                f"all images must have one shape: image 0 is {times(self.shape)} and image {n} is "
+                f"{times(other.shape)}; crop, pad or resample them"
+            )
+        if other.dtype != self.dtype:
+            raise ImageError(
+                f"all images must have one type: image 0 is {self.dtype} and image {n} is "
+                f"{other.dtype}; convert them"
+            )
+
+
+def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:
+    n_dims = len(shape) - 1 - (channel_axis is not None)
+    if channel_axis is not None and (
+        not isinstance(channel_axis, int | np.integer)
+        or not -len(shape) <= channel_axis < len(shape)
+        or channel_axis % len(shape) == 0
+    ):
+        raise ImageError(
+            f"channel_axis must be an axis of X other than the first, from 1 to {len(shape) - 1} "
+            f"or -1 to {1 - len(shape)} for shape {shape}, or None; got {channel_axis!r}"
+        )
+    if n_dims not in (2, 3):
+        with_channels = "" if channel_axis is None else " and channels"
+        raise ImageError(
+            f"images must have 2 or 3 spatial axes: X must be (N, *space){with_channels}, got "
+            f"shape {shape} with channel_axis={channel_axis}"
+        )
+    if 0 in shape:
+        raise ImageError(f"images must not be empty, got shape {shape}")
+
+
+def _check_contrast(raw: NDArray[Any], first: int) -> None:
+    # An image with missing voxels may well be constant where it is observed.
+    axes = tuple(range(1, raw.ndim))
+    for n in np.flatnonzero(raw.min(axis=axes) == raw.max(axis=axes)):
+        raise ImageError(
+            f"image {first + n} is constant ({raw[n].flat[0]}): there is nothing to learn from it; "
+            "leave it out"
+        )

@@ -1,0 +1,342 @@
+"""Image files as images: all on one grid, a few at a time, float32 with NaN for missing.
+
+- Files are opened at once, so that what does not fit together is found early, and read later.
+- What is slow to decode (compressed files, resampled images) is decoded once, into a cache.
+- Intensities are scaled as those of arrays are: bool, uint8 and uint16 to [0, 1]. Other integers
+  of NIfTI files, and those with a slope, are what they are.
+- Several files per image are tissue maps: probabilities of classes, and what is missing to 1 is
+  the background, which becomes the last class.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.arrays import ALMOST_ONE, ImageFormat
+from anamorph.images.cache import Cache
+from anamorph.images.errors import ImageError
+from anamorph.images.grid import Affine, Grid
+from anamorph.images.names import identities_of
+from anamorph.images.readers.formats import open_image, suffix_of
+from anamorph.images.readers.labels import as_labels, one_hot
+from anamorph.images.readers.resample import resample, resample_labels
+from anamorph.images.readers.source import Source
+
+AnyPath = str | os.PathLike[str]
+
+
+class FileImages:
+    """A collection of image files, read a few at a time.
+
+    Parameters
+    ----------
+    files : list of paths, or list of tuples of paths
+        One file per image, or one tissue map per class and image (see `match_tissues`).
+    likelihood : str
+        "gaussian", "bernoulli" or "categorical". Categorical images are label maps, tissue maps,
+        or probabilities along `channel_axis`.
+    channel_axis : int or None
+        Axis of the stack of images that holds channels or classes, for arrays and NIfTI files.
+    n_classes : int, optional
+        Number of classes of label maps; by default one more than the largest label.
+    resample : bool
+        Whether to bring images onto one grid by their affines.
+    pad : int
+        Voxels to add on every side, all missing.
+    onto : Grid, optional
+        The grid that images are on or brought to, before padding; by default that of the first.
+    cache : path, optional
+        Folder for decoded images, which later collections use again while the size and the time
+        of the files stay the same; by default a temporary one.
+
+    Attributes
+    ----------
+    format : ImageFormat
+    grid : Grid
+        Of the images as they are read, padded.
+    pad : int
+    identities : list of str
+        Names of the files, without suffix, and with folders where they would not differ.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[AnyPath] | Sequence[Sequence[AnyPath]],
+        likelihood: str = "gaussian",
+        channel_axis: int | None = None,
+        n_classes: int | None = None,
+        *,
+        resample: bool = False,
+        pad: int = 0,
+        onto: Grid | None = None,
+        cache: AnyPath | None = None,
+    ) -> None:
+        if isinstance(pad, bool) or not isinstance(pad, int) or pad < 0:
+            raise ValueError(f"pad must be an integer >= 0, got {pad!r}")
+        paths = _grouped(files)
+        self.identities = identities_of([group[0] for group in paths])
+        self._likelihood = likelihood
+        self._channel_axis = channel_axis
+        self._has_tissues = len(paths[0]) > 1
+        self._has_labels = (
+            likelihood == "categorical" and channel_axis is None and not self._has_tissues
+        )
+        if self._has_tissues and likelihood != "categorical":
+            raise ImageError(
+                f"several files per image are tissue maps, for likelihood='categorical', got "
+                f"likelihood={likelihood!r}"
+            )
+        self._sources = [
+            [open_image(path, channel_axis, as_labels=self._has_labels) for path in group]
+            for group in paths
+        ]
+        self._first = self._sources[0][0]
+        self._inner = self._first.grid if onto is None else onto
+        self._check_alike(resample, None if onto is None else "the model's grid")
+        self.pad = pad
+        self.grid = self._inner.padded(pad)
+        self._cache, self._given_cache = Cache(cache), cache
+        self.format = self._format(n_classes)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @property
+    def affine(self) -> Affine | None:
+        """Affine (4, 4) from voxels to mm, or None where files have none."""
+        return self.grid.affine
+
+    @property
+    def voxel_size(self) -> tuple[float, ...]:
+        """Size of a voxel along each axis, in mm; 1 where files have no affine."""
+        return self.grid.voxel_size
+
+    @property
+    def suffix(self) -> str:
+        """What the name of the first file ends with, which says what kind of files they are."""
+        return suffix_of(self._first.path)
+
+    def name(self, n: int) -> str:
+        """Return what an image is called in errors: its file, or files."""
+        return " and ".join(str(source.path) for source in self._sources[n])
+
+    def read(self, part: slice) -> NDArray[np.float32]:
+        """Return images (n, C, *space), NaN where missing."""
+        numbers = range(len(self))[part]
+        shape = (len(numbers), self.format.n_channels, *self.format.space)
+        images = np.full(shape, np.nan, np.float32)
+        inner = tuple(slice(self.pad, self.pad + length) for length in self._inner.space)
+        for image, n in zip(images, numbers, strict=True):
+            image[:, *inner] = self._channels(n)
+        return images
+
+    def subset(self, numbers: Sequence[int]) -> FileImages:
+        """Return some of the images, as a collection; nothing is read."""
+        some = copy(self)
+        some._sources = [self._sources[n] for n in numbers]
+        some.identities = [self.identities[n] for n in numbers]
+        return some
+
+    def arguments(self, numbers: Sequence[int]) -> dict[str, Any]:
+        """Return the arguments that open some of the images elsewhere, just as they are here.
+
+        Another process, or another machine on which files have the same paths, reads the same
+        from ``FileImages(**arguments)``.
+        """
+        return {
+            "files": [[os.path.abspath(file.path) for file in self._sources[n]] for n in numbers],
+            "likelihood": self._likelihood,
+            "channel_axis": self._channel_axis,
+            "n_classes": self.format.n_classes,
+            "resample": True,  # whether that is wanted was asked when they were opened here
+            "pad": self.pad,
+            "onto": self._inner,
+            "cache": None if self._given_cache is None else os.path.abspath(self._given_cache),
+        }
+
+    def check(self, *, for_fit: bool) -> None:
+        """Look at every image once, and raise an ImageError if one cannot be used."""
+        for n in range(len(self)):
+            if self._has_labels:
+                voxels: NDArray[Any] = self._labels(n)
+            else:
+                voxels = self._intensities(n)
+                self._check_values(n, voxels)
+            if for_fit and voxels.min() == voxels.max():  # NaN, where missing, equals nothing
+                raise ImageError(
+                    f"{self.name(n)} is constant ({voxels.flat[0]}): there is nothing to learn "
+                    "from it; leave it out"
+                )
+
+    # ---- voxels
+
+    def _channels(self, n: int) -> NDArray[np.float32]:
+        """Return an image (C, *space) without its margin."""
+        if self._has_labels:
+            return one_hot(self._labels(n), self.format.n_channels)
+        channels = self._intensities(n)
+        if self._has_tissues:
+            channels = np.clip(channels, 0, 1)
+            background = np.maximum(0, 1 - channels.sum(axis=0, keepdims=True))
+            channels = np.concatenate([channels, background])
+        if self._likelihood == "categorical":
+            channels /= channels.sum(axis=0)  # NaN in one class makes the voxel missing
+        return channels
+
+    def _labels(self, n: int) -> NDArray[np.int16]:
+        labels: NDArray[np.int16] = self._stored(self._sources[n][0])[0]
+        return labels
+
+    def _intensities(self, n: int) -> NDArray[np.float32]:
+        """Return what the files of an image hold, (C, *space), scaled."""
+        maps = []
+        for source in self._sources[n]:
+            voxels = self._stored(source).astype(np.float32)
+            maps.append(voxels if source.scale is None else voxels / np.float32(source.scale))
+        return maps[0] if len(maps) == 1 else np.concatenate(maps)
+
+    def _stored(self, source: Source) -> NDArray[Any]:
+        """Return voxels (C, *space) on the grid of all images, from the cache where that helps."""
+        is_elsewhere = source.grid.difference(self._inner) is not None
+        if not (source.is_slow or is_elsewhere):
+            return self._decoded(source)
+        facts = (
+            os.path.abspath(source.path),
+            source.stamp,
+            self._has_labels,
+            self._channel_axis,
+            self._inner.facts() if is_elsewhere else None,
+        )
+        return self._cache.get(source.path.name, facts, lambda: self._decoded(source))
+
+    def _decoded(self, source: Source) -> NDArray[Any]:
+        voxels = source.load()
+        is_elsewhere = source.grid.difference(self._inner) is not None
+        if self._has_labels:
+            labels = as_labels(source.path, voxels)
+            return resample_labels(labels, source.grid, self._inner) if is_elsewhere else labels
+        return resample(voxels, source.grid, self._inner) if is_elsewhere else voxels
+
+    # ---- what files have in common
+
+    def _format(self, n_classes: int | None) -> ImageFormat:
+        n_dims = len(self._inner.space)
+        n_channels = self._first.n_channels
+        if self._has_labels:
+            count, axis = self._n_classes(n_classes), None
+        elif self._has_tissues:
+            count, axis = len(self._sources[0]) + 1, n_dims + 1
+        elif self._channel_axis is not None:
+            count, axis = n_channels or 1, self._channel_axis % (n_dims + 2)
+        elif n_channels is not None:
+            count, axis = n_channels, n_dims + 1
+        else:
+            count, axis = 1, None
+        return ImageFormat(self._likelihood, self.grid.space, count, axis)
+
+    def _n_classes(self, n_classes: int | None) -> int:
+        highest = 1
+        for n in range(len(self)):
+            largest = int(self._labels(n).max())
+            if n_classes is not None and largest >= n_classes:
+                raise ImageError(
+                    f"{self.name(n)} has label {largest}, and labels must be below {n_classes}, "
+                    "the number of classes of the model"
+                )
+            highest = max(highest, largest)
+        return highest + 1 if n_classes is None else n_classes
+
+    def _check_alike(self, may_resample: bool, name: str | None) -> None:
+        reference = name or self._first.path
+        for source in (source for group in self._sources for source in group):
+            difference = self._inner.difference(source.grid)
+            if difference is not None and (
+                self._inner.affine is None or source.grid.affine is None
+            ):
+                raise ImageError(
+                    f"{reference} and {source.path} differ in {difference}: bring them to one size "
+                    "first, only NIfTI files can be resampled"
+                )
+            if difference is not None and not may_resample:
+                raise ImageError(
+                    f"{reference} and {source.path} differ in {difference}: use resample=True "
+                    "(--resample) to bring all images onto one grid"
+                )
+            self._check_same_content(source)
+
+    def _check_same_content(self, source: Source) -> None:
+        first = self._first
+        if self._has_tissues and source.n_channels is not None:
+            raise ImageError(f"{source.path} has channels: a tissue map is grey")
+        if source.n_channels != first.n_channels:
+            raise ImageError(
+                f"{first.path} has {_channel_count(first)} and {source.path} has "
+                f"{_channel_count(source)}: convert them to be alike"
+            )
+        if self._likelihood == "gaussian" and (source.scale is None) != (first.scale is None):
+            scaled, other = (first, source) if source.scale is None else (source, first)
+            raise ImageError(
+                f"{scaled.path} holds integers that stand for 0 to 1 and {other.path} does not: "
+                "convert them to one type"
+            )
+
+    # ---- what is wrong with an image
+
+    def _check_values(self, n: int, voxels: NDArray[np.float32]) -> None:
+        if np.isinf(voxels).any():
+            raise ImageError(f"{self.name(n)} contains infinity: NaN marks missing voxels")
+        if np.isnan(voxels).all():
+            raise ImageError(
+                f"{self.name(n)} has no observed voxel on the common grid: leave it out"
+            )
+        if self._likelihood == "gaussian":
+            return
+        slack = ALMOST_ONE if self._has_tissues else 0.0
+        lowest, highest = np.nanmin(voxels), np.nanmax(voxels)
+        if lowest < -slack or highest > 1 + slack:
+            raise ImageError(
+                f"{self.name(n)} holds {lowest:.4g} to {highest:.4g}, and {self._likelihood} "
+                "images have values from 0 to 1: rescale it, or use likelihood='gaussian'"
+            )
+        if self._likelihood == "categorical":
+            self._check_sum(n, voxels.sum(axis=0))
+
+    def _check_sum(self, n: int, total: NDArray[np.float32]) -> None:
+        wrong = total - 1 > ALMOST_ONE  # not where it is NaN
+        if not self._has_tissues:
+            wrong |= 1 - total > ALMOST_ONE
+        if wrong.any():
+            raise ImageError(
+                f"{self.name(n)}: probabilities of classes sum to {total[wrong][0]:.4g} at a "
+                "voxel, not to 1: normalise them, or add a background class"
+            )
+
+
+def _grouped(files: Sequence[AnyPath] | Sequence[Sequence[AnyPath]]) -> list[tuple[Path, ...]]:
+    """Return the files of every image."""
+    if isinstance(files, str | os.PathLike):
+        raise ImageError(f"{files} is one path: give a list of files")
+    groups = [
+        (Path(item),) if isinstance(item, str | os.PathLike) else tuple(map(Path, item))
+        for item in files
+    ]
+    if not groups or not groups[0]:
+        raise ImageError("no images: the list of files is empty")
+    for group in groups:
+        if len(group) != len(groups[0]):
+            raise ImageError(
+                f"every image needs as many files: {groups[0][0]} is one of {len(groups[0])}, and "
+                f"another image has {len(group)}"
+            )
+    return groups
+
+
+def _channel_count(source: Source) -> str:
+    return "1 channel" if source.n_channels in (None, 1) else f"{source.n_channels} channels"

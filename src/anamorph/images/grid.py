@@ -1,0 +1,76 @@
+"""Where the voxels of an image are: the shape of the grid, and its affine where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.guard import times
+
+Affine = NDArray[np.float64]
+
+_SAME_SIZE = 1e-3  # mm
+_SAME_PLACE = 1e-2  # voxels: headers in float32, and rotations as quaternions, are that exact
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A grid of voxels.
+
+    Attributes
+    ----------
+    space : tuple of 2 or 3 int
+    affine : array of shape (4, 4), or None
+        From voxels (counted from 0) to mm; an image in 2D has 0 as its third index. None: pixels
+        that are nowhere.
+    """
+
+    space: tuple[int, ...]
+    affine: Affine | None = None
+
+    @property
+    def voxel_size(self) -> tuple[float, ...]:
+        """Size of a voxel along each axis, in mm; 1 without an affine."""
+        if self.affine is None:
+            return (1.0,) * len(self.space)
+        return tuple(np.linalg.norm(self.affine[:3, : len(self.space)], axis=0).tolist())
+
+    def padded(self, margin: int) -> Grid:
+        """Return the grid with `margin` more voxels on every side, those inside where they are."""
+        space = tuple(length + 2 * margin for length in self.space)
+        if self.affine is None:
+            return Grid(space)
+        first = np.array([-margin] * len(space) + [0] * (3 - len(space)) + [1])
+        affine = self.affine.copy()
+        affine[:, 3] = self.affine @ first
+        return Grid(space, affine)
+
+    def facts(self) -> tuple[tuple[int, ...], list[float] | None]:
+        """Return numbers that are the same for the same grid, and for no other."""
+        return self.space, None if self.affine is None else self.affine.ravel().tolist()
+
+    def difference(self, other: Grid) -> str | None:
+        """Return what differs between this grid and another, or None if nothing does."""
+        if self.space != other.space:
+            return f"shape, {times(self.space)} and {times(other.space)}"
+        if self.affine is None or other.affine is None:
+            if self.affine is other.affine:
+                return None
+            return "affine, which only one of them has"
+        sizes = np.array([self.voxel_size, other.voxel_size])
+        if np.abs(sizes[0] - sizes[1]).max() > _SAME_SIZE:
+            ours, theirs = (" x ".join(f"{length:.4g}" for length in size) for size in sizes)
+            return f"voxel size, {ours} and {theirs} mm"
+        distance = self._farthest(self.affine - other.affine)
+        if distance > _SAME_PLACE * sizes.min():
+            return f"affine, voxels being up to {distance:.3g} mm apart"
+        return None
+
+    def _farthest(self, shift: Affine) -> float:
+        """Return how far an affine shift takes a corner of the grid, in mm."""
+        corners = np.array(np.meshgrid(*[[0, length - 1] for length in self.space]))
+        corners = corners.reshape(len(self.space), -1)
+        moved = shift[:3, : len(self.space)] @ corners + shift[:3, 3:]
+        return float(np.linalg.norm(moved, axis=0).max())

@@ -1,0 +1,143 @@
+"""Images of which a box is hidden, so that what a model predicts there can be held against it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.arrays import ArrayImages, ImageFormat
+from anamorph.images.errors import ImageError
+from anamorph.images.files import FileImages
+from anamorph.images.grid import Affine
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """One box of voxels per image, all of one size, which wraps around at the edges.
+
+    Attributes
+    ----------
+    space : tuple of int
+        Shape of the images.
+    sides : tuple of int
+        Of each box, in voxels.
+    corners : (N, d)
+        Its lowest voxel in each image.
+    """
+
+    space: tuple[int, ...]
+    sides: tuple[int, ...]
+    corners: NDArray[np.intp]
+
+    @classmethod
+    def draw(
+        cls, n_images: int, space: tuple[int, ...], fraction: float, random_state: int
+    ) -> Boxes:
+        """Place boxes of a fraction of the voxels, in the proportions of the image, at random."""
+        if not 0 < fraction < 1:
+            raise ValueError(f"fraction must be between 0 and 1, got {fraction!r}")
+        generator = np.random.default_rng(random_state)
+        corners = generator.integers(0, space, (n_images, len(space)))
+        return cls(space, _nearest_sides(space, fraction), corners.astype(np.intp))
+
+    def mask(self, part: slice = slice(None)) -> NDArray[np.bool_]:
+        """Return where the boxes of some images are, (n, *space)."""
+        corners = self.corners[part]
+        inside = np.ones((len(corners), *self.space), bool)
+        for axis, (length, side) in enumerate(zip(self.space, self.sides, strict=True)):
+            along = (np.arange(length) - corners[:, axis, None]) % length < side
+            shape = [1] * len(self.space)
+            shape[axis] = length
+            inside &= along.reshape(len(corners), *shape)
+        return inside
+
+
+class HiddenImages:
+    """A collection of images with a box of each set to missing, as they are read.
+
+    Parameters
+    ----------
+    images : ArrayImages or FileImages
+    boxes : Boxes
+        One per image.
+    """
+
+    def __init__(self, images: ArrayImages | FileImages, boxes: Boxes) -> None:
+        self._images = images
+        self._boxes = boxes
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    @property
+    def format(self) -> ImageFormat:
+        """How the images look as arrays."""
+        return self._images.format
+
+    @property
+    def identities(self) -> Sequence[int] | Sequence[str]:
+        """What is different for each image."""
+        return self._images.identities
+
+    @property
+    def voxel_size(self) -> tuple[float, ...] | None:
+        """Size of a voxel along each axis, if it is known."""
+        return self._images.voxel_size
+
+    @property
+    def affine(self) -> Affine | None:
+        """Affine (4, 4) from voxels to mm, if there is one."""
+        return self._images.affine
+
+    @property
+    def pad(self) -> int:
+        """Voxels that were added on every side."""
+        return self._images.pad
+
+    @property
+    def suffix(self) -> str | None:
+        """What the names of files end with, if the images are files."""
+        return self._images.suffix
+
+    def name(self, n: int) -> str:
+        """Return what an image is called in errors."""
+        return self._images.name(n)
+
+    def read(self, part: slice) -> NDArray[np.float32]:
+        """Return images (n, C, *space), NaN where missing or hidden."""
+        return self._masked(part, self._boxes.mask(part))
+
+    def read_hidden(self, part: slice) -> NDArray[np.float32]:
+        """Return what is hidden, (n, C, *space), NaN elsewhere and where it is not known."""
+        return self._masked(part, ~self._boxes.mask(part))
+
+    def subset(self, numbers: Sequence[int]) -> HiddenImages:
+        """Return some of the images, each with its box."""
+        boxes = replace(self._boxes, corners=self._boxes.corners[list(numbers)])
+        return HiddenImages(self._images.subset(numbers), boxes)
+
+    def check(self, *, for_fit: bool) -> None:
+        """Look at every image once, and raise an ImageError if one cannot be used."""
+        self._images.check(for_fit=for_fit)
+        for n in range(len(self)):
+            if np.isnan(self.read(slice(n, n + 1))).all():
+                raise ImageError(
+                    f"{self.name(n)} has nothing to see outside its hidden box: hide "
+                    "a smaller fraction, or leave it out"
+                )
+
+    def _masked(self, part: slice, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        return np.where(mask[:, None], np.float32(np.nan), self._images.read(part))
+
+
+def _nearest_sides(space: tuple[int, ...], fraction: float) -> tuple[int, ...]:
+    """Return sides in the proportions of the image, rounded so that the volume is nearest."""
+    ideal = [length * fraction ** (1 / len(space)) for length in space]
+    choices = [(max(1, math.floor(side)), math.ceil(side)) for side in ideal]
+    volume = fraction * math.prod(space)
+    return min(itertools.product(*choices), key=lambda sides: abs(math.prod(sides) - volume))

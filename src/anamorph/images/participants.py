@@ -1,0 +1,187 @@
+"""A table of participants (BIDS ``participants.tsv``): labels and covariates, matched to files."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.errors import TableError
+from anamorph.images.guard import reason
+from anamorph.images.readers.formats import stem_of
+
+_ID = "participant_id"
+_MISSING = ("n/a", "")
+_BIDS_SUBJECT = re.compile(r"sub-[a-zA-Z0-9]+")
+
+
+@dataclass(frozen=True)
+class Participants:
+    """A table with a row for each participant.
+
+    Attributes
+    ----------
+    path : Path
+        Where it came from, for errors.
+    ids : list of str
+    columns : dict of list of str
+        Texts as they are in the file, by name of column.
+    """
+
+    path: Path
+    ids: list[str]
+    columns: dict[str, list[str]]
+
+    def matched(self, files: Sequence[str | os.PathLike[str]]) -> Participants:
+        """Return the table with one row per file, in the order of files.
+
+        A file belongs to the participant whose id is, or starts, its name or that of a folder
+        around it; what begins with "sub-" may stand anywhere in the name.
+        """
+        order = []
+        for file in files:
+            row = self._row_of(Path(file))
+            if row is None:
+                raise TableError(
+                    f"{self.path} has no {_ID} for {file}: add a row to it, or leave the file out"
+                )
+            order.append(row)
+        return Participants(
+            self.path,
+            [self.ids[row] for row in order],
+            {name: [texts[row] for row in order] for name, texts in self.columns.items()},
+        )
+
+    def has(self, file: str | os.PathLike[str]) -> bool:
+        """Tell whether a file belongs to a participant, as for `matched`."""
+        return self._row_of(Path(file)) is not None
+
+    def labels(self, column: str) -> NDArray[np.str_]:
+        """Return a column as texts, (N,), none of them missing."""
+        texts = self._column(column)
+        for name, text in zip(self.ids, texts, strict=True):
+            if text in _MISSING:
+                raise TableError(
+                    f"{self.path}: {name} has no {column}: fill it in, or leave it out"
+                )
+        return np.array(texts, np.str_)
+
+    def covariate(self, column: str) -> NDArray[np.float64]:
+        """Return a column as numbers, (N,), NaN where it is n/a."""
+        numbers = np.full(len(self.ids), np.nan)
+        for row, text in enumerate(self._column(column)):
+            if text in _MISSING:
+                continue
+            try:
+                numbers[row] = float(text)
+            except ValueError:
+                raise TableError(
+                    f"{self.path}: {column} of {self.ids[row]} must be a number or n/a, got "
+                    f"{text!r}"
+                ) from None
+        return numbers
+
+    def values(self, column: str) -> NDArray[np.object_]:
+        """Return a column as it is best drawn, (N,): numbers if all of it are, else texts.
+
+        Numbers are integers if all of them are; what is n/a is None.
+        """
+        texts = [None if text in _MISSING else text for text in self._column(column)]
+        for kind in (int, _finite):
+            with suppress(ValueError):
+                return np.array([text and kind(text) for text in texts], np.object_)
+        return np.array(texts, np.object_)
+
+    def _column(self, name: str) -> list[str]:
+        if name not in self.columns:
+            have = ", ".join(self.columns) or "none"
+            raise TableError(f"{self.path} has no column {name!r}: it has {have}")
+        return self.columns[name]
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.ids)}
+
+    def _row_of(self, path: Path) -> int | None:
+        names = (stem_of(path), *reversed(path.parent.parts))
+        for name in names:
+            found = _BIDS_SUBJECT.search(name)
+            for known in (name, found.group() if found else None):
+                if known in self._rows:
+                    return self._rows[known]
+        prefixes = [known for known in self._rows if _starts_with(names[0], known)]
+        return self._rows[max(prefixes, key=len)] if prefixes else None
+
+
+def read_participants(path: str | os.PathLike[str]) -> Participants:
+    """Read a table of participants: tab-separated, with a header and ``participant_id``.
+
+    Raises
+    ------
+    TableError
+        If it cannot be read as such, or an id is missing or given twice.
+    """
+    path = Path(path)
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    except FileNotFoundError:
+        raise TableError(f"{path} does not exist: check its name") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TableError(f"{path} cannot be read as a table of texts ({reason(error)})") from None
+    header = [name.strip() for name in lines[0]] if lines else []
+    if _ID not in header:
+        raise TableError(
+            f"{path} has no column {_ID}: its first line must name the columns, between tabs"
+        )
+    if len(set(header)) < len(header):
+        raise TableError(f"{path} has two columns of one name: rename one of them")
+    rows = [_row(path, number, line, len(header)) for number, line in _numbered(lines)]
+    columns = {name: [row[n] for row in rows] for n, name in enumerate(header)}
+    ids = columns.pop(_ID)
+    _check_ids(path, ids)
+    return Participants(path, ids, columns)
+
+
+def _numbered(lines: list[list[str]]) -> list[tuple[int, list[str]]]:
+    """Return the rows below the header that are not blank, with the number of their line."""
+    return [(n, line) for n, line in enumerate(lines[1:], start=2) if any(map(str.strip, line))]
+
+
+def _row(path: Path, number: int, line: list[str], n_columns: int) -> list[str]:
+    if len(line) != n_columns:
+        raise TableError(
+            f"{path}, line {number}, has {len(line)} values, and the header names {n_columns} "
+            "columns: write n/a where a value is missing"
+        )
+    return [text.strip() for text in line]
+
+
+def _check_ids(path: Path, ids: list[str]) -> None:
+    seen = set()
+    for row, name in enumerate(ids, start=1):
+        if name in _MISSING:
+            raise TableError(f"{path} has no {_ID} in row {row}: fill it in")
+        if name in seen:
+            raise TableError(f"{path} has {_ID} {name} twice: keep one row for each participant")
+        seen.add(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _starts_with(name: str, beginning: str) -> bool:
+    return name.startswith(beginning) and not name[len(beginning) : len(beginning) + 1].isalnum()

@@ -1,0 +1,1 @@
+"""Readers: NIfTI, pictures, arrays and label maps."""

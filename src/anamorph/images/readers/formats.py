@@ -1,0 +1,46 @@
+"""Which reader opens which file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anamorph.images.errors import ImageError
+from anamorph.images.guard import stamp_of
+from anamorph.images.readers import nifti, numpyfiles, pictures
+from anamorph.images.readers.source import Source
+
+SUFFIXES = (*nifti.SUFFIXES, *pictures.SUFFIXES, *numpyfiles.SUFFIXES)
+
+
+def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
+    """Open an image file of any kind, or raise an ImageError that says what is wrong with it.
+
+    Parameters
+    ----------
+    path : Path
+    channel_axis : int or None
+        Axis of the stack of images that holds channels or classes. Pictures know on their own
+        whether they are in colour, and NIfTI files have channels last.
+    as_labels : bool
+        Whether the image is a label map.
+    """
+    suffix = suffix_of(path)
+    if suffix in nifti.SUFFIXES:
+        return nifti.open_nifti(path, has_channels=channel_axis is not None)
+    if suffix in pictures.SUFFIXES:
+        return pictures.open_picture(path, as_labels=as_labels)
+    if suffix in numpyfiles.SUFFIXES:
+        return numpyfiles.open_array(path, channel_axis, as_labels=as_labels)
+    stamp_of(path)  # what is no file at all has other problems
+    raise ImageError(f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out")
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of an image file in lower case, ".nii.gz" being one."""
+    name = path.name.lower()
+    return max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len, default="")
+
+
+def stem_of(path: Path) -> str:
+    """Return the name of an image file without its suffix."""
+    return path.name[: len(path.name) - len(suffix_of(path))]

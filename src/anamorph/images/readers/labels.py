@@ -1,0 +1,43 @@
+"""Label maps: whole numbers inside files, one channel per class for a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.errors import ImageError
+
+MISSING = -1
+_MOST_CLASSES = 256
+
+
+def as_labels(path: Path, voxels: NDArray[Any]) -> NDArray[np.int16]:
+    """Return whole numbers of any type as labels, MISSING where they are NaN."""
+    if voxels.dtype.kind == "f":
+        missing = np.isnan(voxels)
+        voxels = np.where(missing, 0, voxels)
+        if (voxels != np.rint(voxels)).any():
+            raise ImageError(
+                f"{path} holds fractions, not labels 0, 1, 2, ...: give channel_axis if these are "
+                "probabilities of classes, or another likelihood"
+            )
+    else:
+        missing = np.False_
+    lowest, highest = voxels.min(), voxels.max()
+    if lowest < 0 or highest >= _MOST_CLASSES:
+        raise ImageError(
+            f"{path} holds {lowest:.6g} to {highest:.6g}, and labels are 0 to "
+            f"{_MOST_CLASSES - 1}: is it a label map?"
+        )
+    return np.where(missing, np.int16(MISSING), voxels.astype(np.int16))
+
+
+def one_hot(labels: NDArray[np.int16], n_classes: int) -> NDArray[np.float32]:
+    """Return labels (*space) as classes (n_classes, *space), NaN where missing."""
+    classes = np.arange(n_classes, dtype=np.int16).reshape(-1, *(1,) * labels.ndim)
+    channels = np.asarray(labels == classes, np.float32)
+    channels[:, labels == MISSING] = np.nan
+    return channels

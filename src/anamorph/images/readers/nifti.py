@@ -1,0 +1,129 @@
+"""NIfTI-1 and NIfTI-2 files, compressed or not, read by nibabel."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from nibabel.arrayproxy import ArrayProxy
+from nibabel.nifti1 import Nifti1Header
+from nibabel.nifti2 import Nifti2Header
+from nibabel.spatialimages import HeaderDataError
+from nibabel.wrapstruct import WrapStructError
+from numpy.typing import NDArray
+
+from anamorph.images.errors import ImageError
+from anamorph.images.grid import Affine, Grid
+from anamorph.images.guard import check_size, quiet, reading, stamp_of, times
+from anamorph.images.readers.source import Source, check_numbers, scale_of
+
+SUFFIXES = (".nii", ".nii.gz")
+
+_KIND = "a NIfTI file"
+_DAMAGE = (
+    OSError,
+    HeaderDataError,
+    WrapStructError,
+    EOFError,
+    OverflowError,
+    ValueError,
+    zlib.error,
+)
+_HEADERS = {348: Nifti1Header, 540: Nifti2Header}  # by their size, which is what they begin with
+_GZIP_MAGIC = b"\x1f\x8b"
+_FARTHEST = 1e9  # mm
+_LEAST_VOLUME = 1e-6  # of the unit cell, relative to that of a box with the same edges
+
+
+def open_nifti(path: Path, *, has_channels: bool) -> Source:
+    """Open a NIfTI file.
+
+    Parameters
+    ----------
+    path : Path
+    has_channels : bool
+        Whether the last axis holds channels. Other trailing axes must have length 1.
+    """
+    stamp = stamp_of(path)
+    is_compressed = _is_compressed(path)
+    with reading(path, _KIND, _DAMAGE), quiet():
+        header = _read_header(path)
+        proxy = ArrayProxy(os.fspath(path), header, mmap=False)
+        affine = np.array(header.get_best_affine(), np.float64)
+    shape = tuple(int(length) for length in proxy.shape)
+    n_bytes = int(proxy.offset) + math.prod(shape) * proxy.dtype.itemsize
+    check_size(path, shape, n_bytes, stamp[0], is_compressed=is_compressed)
+    check_numbers(path, proxy.dtype)
+    _check_affine(path, affine)
+    space, channels = _split(path, shape, has_channels)
+    is_raw = (proxy.slope, proxy.inter) == (1, 0)
+    return Source(
+        path=path,
+        grid=Grid(space, affine),
+        n_channels=channels[0] if channels else None,
+        scale=scale_of(proxy.dtype) if is_raw else None,
+        is_slow=is_compressed,
+        stamp=stamp,
+        decode=partial(_decode, path, (*space, *channels)),
+    )
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
+def _read_header(path: Path) -> Nifti1Header:
+    """Return the header alone: extensions of any length may follow, which nobody needs."""
+    with gzip.open(path) if _is_compressed(path) else path.open("rb") as stream:
+        raw = stream.read(max(_HEADERS))
+    if raw.startswith(_GZIP_MAGIC):
+        raise ImageError(f"{path} is compressed: rename it to {path.name}.gz")
+    for size, header_type in _HEADERS.items():
+        if size in (int.from_bytes(raw[:4], "little"), int.from_bytes(raw[:4], "big")):
+            return header_type(raw[:size])
+    raise ImageError(f"{path} is not a NIfTI file, whatever its name says: convert it")
+
+
+def _decode(path: Path, shape: tuple[int, ...]) -> NDArray[Any]:
+    with reading(path, _KIND, _DAMAGE):
+        with quiet():
+            proxy = ArrayProxy(os.fspath(path), _read_header(path), mmap=False)
+        with np.errstate(all="ignore"):
+            return np.asanyarray(proxy).reshape(shape)
+
+
+def _split(
+    path: Path, shape: tuple[int, ...], has_channels: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the lengths of axes in space, and of the axis of channels."""
+    channels = shape[-1:] if has_channels and len(shape) > 3 else ()
+    rest = shape[: len(shape) - len(channels)]
+    while len(rest) > 2 and rest[-1] == 1:
+        rest = rest[:-1]
+    if has_channels and not channels:
+        raise ImageError(
+            f"{path} is {times(shape)}, without an axis of channels: leave channel_axis out"
+        )
+    if len(rest) not in (2, 3):
+        raise ImageError(
+            f"{path} is {times(shape)}, and an image has 2 or 3 axes: give one volume per file, "
+            "or channel_axis=-1 if the last axis holds channels or classes"
+        )
+    return rest, channels
+
+
+def _check_affine(path: Path, affine: Affine) -> None:
+    if not (np.abs(affine) < _FARTHEST).all():  # nor where it is NaN
+        raise ImageError(f"{path} has an affine that is not finite: set its sform or qform again")
+    edges = np.linalg.norm(affine[:3, :3], axis=0)
+    if edges.min() > 0 and abs(np.linalg.det(affine[:3, :3] / edges)) > _LEAST_VOLUME:
+        return
+    raise ImageError(f"{path} has a singular affine: set its sform or qform again")

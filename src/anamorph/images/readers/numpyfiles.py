@@ -1,0 +1,122 @@
+"""One array in a .npy file, or alone in a .npz file. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import math
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from anamorph.images.errors import ImageError
+from anamorph.images.grid import Grid
+from anamorph.images.guard import check_size, quiet, reading, stamp_of, times
+from anamorph.images.readers.source import Source, check_numbers, check_range_is_known, scale_of
+
+SUFFIXES = (".npy", ".npz")
+
+_KIND = "an array"
+_DAMAGE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    tokenize.TokenError,
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+    RuntimeError,  # an encrypted member, or compressed by a method that zipfile does not know
+)
+
+
+def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
+    """Open a file with one array.
+
+    Parameters
+    ----------
+    path : Path
+    channel_axis : int or None
+        Axis of the stack of images that holds channels.
+    as_labels : bool
+        Whether integers are labels, and not intensities.
+    """
+    stamp = stamp_of(path)
+    is_compressed = path.suffix.lower() == ".npz"
+    with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, n_stored):
+        shape, dtype = _read_header(path, stream)
+        n_bytes = stream.tell() + math.prod(shape) * dtype.itemsize
+    check_numbers(path, dtype)
+    check_size(path, shape, n_bytes, n_stored, is_compressed=is_compressed)
+    axis = _axis_of_channels(path, shape, channel_axis)
+    space = tuple(length for n, length in enumerate(shape) if n != axis)
+    if len(space) not in (2, 3):
+        raise ImageError(
+            f"{path} is {times(shape)}, and an image has 2 or 3 axes: give one image per file, "
+            "and channel_axis if it has channels"
+        )
+    return Source(
+        path=path,
+        grid=Grid(space),
+        n_channels=None if axis is None else shape[axis],
+        scale=scale_of(dtype),
+        is_slow=is_compressed,
+        stamp=stamp,
+        decode=partial(_decode, path, axis, as_labels),
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """Open the one array of a file: a stream, and the number of bytes that store it."""
+    with open(path, "rb") as file:
+        if path.suffix.lower() == ".npy":
+            yield file, path.stat().st_size
+            return
+        with zipfile.ZipFile(file) as archive:
+            members = [name for name in archive.namelist() if name.endswith(".npy")]
+            if len(members) != 1:
+                names = ", ".join(name.removesuffix(".npy") for name in members) or "none"
+                raise ImageError(
+                    f"{path} must hold one array, got {len(members)} ({names[:80]}): save one "
+                    "image per file"
+                )
+            with archive.open(members[0]) as stream:
+                yield stream, min(archive.getinfo(members[0]).compress_size, path.stat().st_size)
+
+
+def _read_header(path: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = npy.read_magic(stream)
+    if version == (1, 0):
+        shape, _, dtype = npy.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, _, dtype = npy.read_array_header_2_0(stream)
+    else:
+        raise ImageError(f"{path} has version {version} of the .npy format: save it again")
+    return shape, dtype
+
+
+def _axis_of_channels(path: Path, shape: tuple[int, ...], channel_axis: int | None) -> int | None:
+    if channel_axis is None:
+        return None
+    n_axes = len(shape) + 1
+    if not -n_axes <= channel_axis < n_axes or channel_axis % n_axes == 0:
+        raise ImageError(
+            f"channel_axis must be an axis of the stack of images, not 0, got {channel_axis} for "
+            f"{path} of {times(shape)}"
+        )
+    return channel_axis % n_axes - 1
+
+
+def _decode(path: Path, axis: int | None, as_labels: bool) -> NDArray[Any]:
+    with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, _):
+        voxels: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
+    if not as_labels:
+        check_range_is_known(path, voxels)
+    return voxels if axis is None else np.moveaxis(voxels, axis, -1)

@@ -1,0 +1,88 @@
+"""Images brought onto another grid by their affines, missing outside their field of view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import affine_transform
+
+from anamorph.images.grid import Grid
+from anamorph.images.readers.labels import MISSING
+
+_HALF = 0.5  # the field of view ends half a voxel beyond the centres of the outermost voxels
+
+
+def resample(image: NDArray[Any], source: Grid, target: Grid) -> NDArray[np.float32]:
+    """Interpolate intensities linearly.
+
+    Parameters
+    ----------
+    image : array of shape (C, *source.space)
+        NaN where missing.
+    source, target : Grid
+        With affines.
+
+    Returns
+    -------
+    array of shape (C, *target.space)
+        NaN outside the field of view, and where most of what surrounds a voxel is missing.
+    """
+    transform = _voxels_to_voxels(source, target)
+    outside = _outside(transform, source, target)
+    result = np.empty((len(image), *target.space), np.float32)
+    for channel, interpolated in zip(image.astype(np.float32), result, strict=True):
+        missing = np.isnan(channel)
+        interpolated[...] = _interpolate(np.where(missing, 0, channel), transform, target, 1)
+        if missing.any():
+            observed = _interpolate((~missing).astype(np.float32), transform, target, 1)
+            observed[observed < _HALF] = np.nan
+            interpolated /= observed
+        interpolated[outside] = np.nan
+    return result
+
+
+def resample_labels(labels: NDArray[np.int16], source: Grid, target: Grid) -> NDArray[np.int16]:
+    """Take the label of the nearest voxel, MISSING outside; shapes as in `resample`."""
+    transform = _voxels_to_voxels(source, target)
+    outside = _outside(transform, source, target)
+    result = np.stack([_interpolate(channel, transform, target, 0) for channel in labels])
+    result[:, outside] = MISSING
+    return result
+
+
+def _voxels_to_voxels(source: Grid, target: Grid) -> NDArray[np.float64]:
+    """Return the affine (4, 4) from voxels of the target to voxels of the source."""
+    if source.affine is None or target.affine is None:
+        raise ValueError("both grids must have an affine")
+    return np.asarray(np.linalg.solve(source.affine, target.affine), np.float64)
+
+
+def _interpolate(
+    channel: NDArray[Any], transform: NDArray[np.float64], target: Grid, order: int
+) -> NDArray[Any]:
+    """Interpolate one channel, going on with the outermost voxels outside."""
+    result: NDArray[Any] = affine_transform(
+        channel.reshape(_in_3d(channel.shape)),
+        transform[:3, :3],
+        transform[:3, 3],
+        _in_3d(target.space),
+        order=order,
+        mode="nearest",
+    )
+    return result.reshape(target.space)
+
+
+def _outside(transform: NDArray[np.float64], source: Grid, target: Grid) -> NDArray[np.bool_]:
+    """Return which voxels of the target are outside the field of view of the source."""
+    voxels = np.ogrid[tuple(slice(length) for length in _in_3d(target.space))]
+    outside = np.zeros(_in_3d(target.space), np.bool_)
+    for row, length in zip(transform[:3], _in_3d(source.space), strict=True):
+        position = sum((step * index for step, index in zip(row, voxels, strict=False)), row[3])
+        outside |= (position < -_HALF) | (position > length - _HALF)
+    return outside.reshape(target.space)
+
+
+def _in_3d(space: tuple[int, ...]) -> tuple[int, ...]:
+    return (*space, *(1,) * (3 - len(space)))

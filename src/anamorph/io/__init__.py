@@ -1,1 +1,0 @@
-"""Files and arrays: images in, models and checkpoints out. Knows no algorithm."""

@@ -1,0 +1,1 @@
+"""Loops over voxels for processors: compiled by Numba, without the interpreter lock."""

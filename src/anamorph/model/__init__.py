@@ -1,0 +1,1 @@
+"""The generative model: its settings and parameters, from latents to images and back."""

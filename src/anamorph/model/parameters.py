@@ -1,0 +1,84 @@
+"""What is learnt, apart from the latents of each image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
+from anamorph.arrays.namespaces import beside
+from anamorph.latents import prior_precision
+from anamorph.model.settings import Settings
+
+Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a model, as they are published to whoever holds images.
+
+    Attributes
+    ----------
+    mean : (C, *space)
+        mu.
+    appearance_basis : (Ka, C, *space)
+        Wa.
+    shape_basis : (Kv, d, *space)
+        Wv, in voxels.
+    basis_energy : (K, K)
+        C = Wv' Lv Wv + Wa' La Wa.
+    latent_precision : (K, K)
+        A.
+    noise_precision : (C,)
+        1 where the likelihood has no noise variance.
+    warp_version : int
+        Changes whenever the warp Wv z of given latents does: not by orthogonalisation, which
+        leaves Wv z as it is.
+    """
+
+    mean: Float32Array
+    appearance_basis: Float32Array
+    shape_basis: Float32Array
+    basis_energy: Float64Array
+    latent_precision: Float64Array
+    noise_precision: Float64Array
+    warp_version: int = 0
+
+    def basis(self, name: str) -> Float32Array:
+        """Return the basis of "shape" or "appearance"."""
+        return self.shape_basis if name == "shape" else self.appearance_basis
+
+    def prior_precision(self, settings: Settings) -> Float64Array:
+        """Return P = lambda_1 A + lambda_2 C."""
+        return prior_precision(self.latent_precision, self.basis_energy, settings.balance)
+
+    def beside(self, array: object) -> Parameters:
+        """Return the same with mean and bases where an array is, in memory or on a GPU."""
+        names = ("mean", "appearance_basis", "shape_basis")
+        return replace(self, **{name: beside(array, getattr(self, name)) for name in names})
+
+    def transformed(self, transform: Float64Array, settings: Settings) -> Parameters:
+        """Return the bases W T^-1 that go with latents T z, so that W z stays the same."""
+        inverse = np.linalg.inv(transform)
+        layout = settings.layout
+        return replace(
+            self,
+            appearance_basis=_combine(self.appearance_basis, inverse, layout.appearance),
+            shape_basis=_combine(self.shape_basis, inverse, layout.shape),
+            basis_energy=inverse.T @ self.basis_energy @ inverse,
+        )
+
+
+def _combine(basis: Float32Array, matrix: NDArray[np.floating], columns: slice) -> Float32Array:
+    block = beside(basis, matrix[columns, columns].T, np.float32)
+    if not is_mapped(basis):
+        combined: Float32Array = np.tensordot(block, basis, axes=1)
+        return combined
+    combined = empty_mapped(basis.shape)
+    for some in blocks_of(basis):
+        combined[some] = np.tensordot(block[some], basis, axes=1)
+        let_go(basis, combined)
+    return combined

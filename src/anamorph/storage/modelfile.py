@@ -1,0 +1,133 @@
+"""The model file: what was learnt, and how. It holds no image and no latents of anyone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.arrays import ImageFormat
+from anamorph.images.grid import Affine
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import LatentLayout, Settings
+from anamorph.storage.errors import ModelFileError
+from anamorph.storage.tensors import read_tensors, write_tensors
+
+_VERSION = 1
+#: Names of the arrays of `Parameters`, in its order.
+PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model comes from.
+
+    Attributes
+    ----------
+    n_images : int
+        That it was fitted to.
+    affine : array of shape (4, 4), optional
+        From voxels of the model to mm, where the images were files that have one.
+    pad : int
+        Voxels of missing margin that every image was given on each side.
+    seconds : tuple of float
+        That each iteration took.
+    suffix : str, optional
+        Of the files that the images were, e.g. ".png"; None where they were arrays.
+    """
+
+    n_images: int
+    affine: Affine | None = None
+    pad: int = 0
+    seconds: tuple[float, ...] = ()
+    suffix: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    arguments : dict
+        Those of the estimator.
+    format : ImageFormat
+    settings : Settings
+    parameters : Parameters
+    objective : list of float
+        After each iteration of the fit.
+    origin : Origin
+    """
+
+    arguments: dict[str, Any]
+    format: ImageFormat
+    settings: Settings
+    parameters: Parameters
+    objective: list[float]
+    origin: Origin
+
+
+def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
+    """Write a model file."""
+    arrays = {name: getattr(model.parameters, name) for name in PARAMETER_ARRAYS}
+    facts = {
+        "arguments": {name: _plain(value) for name, value in model.arguments.items()},
+        "format": asdict(model.format),
+        "settings": asdict(model.settings),
+        "objective": model.objective,
+        "origin": {name: _plain(value) for name, value in vars(model.origin).items()},
+    }
+    write_tensors(path, "model", _VERSION, arrays, facts)
+
+
+def read_model(path: str | os.PathLike[str]) -> StoredModel:
+    """Return what a model file holds."""
+    arrays, facts = read_tensors(path, "model", _VERSION)
+    try:
+        return StoredModel(
+            {name: _tupled(value) for name, value in facts["arguments"].items()},
+            ImageFormat(**{name: _tupled(value) for name, value in facts["format"].items()}),
+            settings_from(facts["settings"]),
+            parameters_from(arrays),
+            [float(value) for value in facts["objective"]],
+            _origin(facts["origin"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ModelFileError(f"{path} lacks something that a model file has: {error}") from None
+
+
+def settings_from(facts: Mapping[str, Any]) -> Settings:
+    """Return settings from what JSON holds of them."""
+    settings = {name: _tupled(value) for name, value in facts.items()}
+    settings["layout"] = LatentLayout(**settings["layout"])
+    return Settings(**settings)
+
+
+def _origin(facts: Mapping[str, Any]) -> Origin:
+    affine = None if facts["affine"] is None else np.asarray(facts["affine"], np.float64)
+    return Origin(
+        facts["n_images"], affine, facts["pad"], tuple(facts["seconds"]), facts.get("suffix")
+    )
+
+
+def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
+    """Return parameters from arrays of their names."""
+    named: dict[str, Any] = {name: arrays[name] for name in PARAMETER_ARRAYS}
+    return Parameters(**named)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON can hold."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

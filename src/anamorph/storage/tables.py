@@ -1,0 +1,78 @@
+"""Tables that people open: tab-separated, with a header, ``participant_id`` first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.errors import TableError
+from anamorph.images.participants import read_participants
+from anamorph.storage.replace import replacing
+
+Float64Array = NDArray[np.float64]
+
+
+def write_table(
+    path: str | os.PathLike[str], names: Sequence[str], columns: Mapping[str, Sequence[Any]]
+) -> None:
+    """Write a table with one row per image, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+    names : N strings
+        What `participant_id` is.
+    columns : dict of N values each
+        Numbers are written so that reading them gives the same ones.
+    """
+    values = [[_text(value) for value in column] for column in columns.values()]
+    rows = zip(names, *values, strict=True)
+    lines = ["\t".join(row) for row in (("participant_id", *columns), *rows)]
+    with replacing(Path(path)) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_latents(
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    latents: Float64Array,
+    more: Mapping[str, Sequence[Any]] | None = None,
+) -> None:
+    """Write latents (N, K) to columns z1 to zK of a table, and other columns after them."""
+    columns = {f"z{k}": column.tolist() for k, column in enumerate(latents.T, start=1)}
+    write_table(path, names, columns | dict(more or {}))
+
+
+def read_latents(path: str | os.PathLike[str], n_latents: int) -> tuple[list[str], Float64Array]:
+    """Return the names and the latents (N, n_latents) in a table.
+
+    Raises
+    ------
+    TableError
+        If it has not as many latents, or a number is missing.
+    """
+    table = read_participants(path)
+    wanted = [f"z{k}" for k in range(1, n_latents + 1)]
+    missing = [name for name in wanted if name not in table.columns]
+    if missing or f"z{n_latents + 1}" in table.columns:
+        have = sum(name[:1] == "z" and name[1:].isdigit() for name in table.columns)
+        raise TableError(
+            f"{path} must have columns z1 to z{n_latents}, as many latents as the model has, and "
+            f"has {have}: make it with this model"
+        )
+    if not table.ids:
+        raise TableError(f"{path} has no rows: it must have one for each image")
+    latents = np.stack([table.covariate(name) for name in wanted], axis=1)
+    for name, row in zip(table.ids, latents, strict=True):
+        if not np.isfinite(row).all():
+            raise TableError(f"{path}: a latent of {name} is missing or infinite: leave it out")
+    return table.ids, latents
+
+
+def _text(value: Any) -> str:
+    return repr(float(value)) if isinstance(value, float | np.floating) else str(value)
