@@ -29,8 +29,9 @@ from anamorph import ShapeAppearanceModel
 from anamorph.datasets import digits
 from anamorph.federation.coordinator.fit import Terms, federated_fit
 from anamorph.federation.coordinator.sites import FederatedSites
-from anamorph.federation.masking.identity import Identity, new_identities
-from anamorph.federation.masking.secure_sum import Occasion, to_fixed_point
+from anamorph.federation.masking.fixed_point import to_fixed_point
+from anamorph.federation.masking.pairwise import PairwiseMasks
+from anamorph.federation.protocol.identity import Identity, new_identities
 from anamorph.federation.protocol.questions import parameter_shapes
 from anamorph.federation.protocol.transport import Replies
 from anamorph.federation.protocol.wire import Message, pack, unpack
@@ -189,13 +190,13 @@ def time_of_digits(n_iter: int = 20) -> None:
 def speed_of_masks() -> None:
     """Mask a block for a roster of three sites."""
     values = np.random.default_rng(0).normal(size=8 * 10**6).astype(np.float32)
-    occasions = {one.name: Occasion(one, "fit", 1, 0) for one in new_identities(NAMES)}
-    offers = {name: occasion.offer() for name, occasion in occasions.items()}
-    occasions[NAMES[0]].agree(NAMES, offers, "question")
+    masks = {one.name: PairwiseMasks(one, "fit", 1, 0) for one in new_identities(NAMES)}
+    offers = {name: own.offer() for name, own in masks.items()}
+    masks[NAMES[0]].agree(NAMES, offers, "question")
     seconds = []
     for block in range(5):
         started = time.perf_counter()
-        occasions[NAMES[0]].mask(to_fixed_point(values, 10, 3, "values"), block)
+        masks[NAMES[0]].mask(to_fixed_point(values, 10, 3, "values"), block)
         seconds.append(time.perf_counter() - started)
     speed = values.nbytes / min(seconds) / 1e6
     print(f"Masking for three sites: {speed:.0f} MB/s of float32 (35), {2 * speed:.0f} MB/s sent")

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from anamorph import ShapeAppearanceModel
 from anamorph.datasets import digits
-from anamorph.federation.masking.identity import new_identities
-from anamorph.federation.masking.secure_sum import Occasion, to_fixed_point
+from anamorph.federation.masking.fixed_point import to_fixed_point
+from anamorph.federation.masking.pairwise import PairwiseMasks
+from anamorph.federation.protocol.identity import new_identities
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.sums import Sums
 from anamorph.images.arrays import ArrayImages
@@ -103,11 +104,11 @@ def drawn_from_moments(site: Site) -> Array:
 def drawn_from_masked(site: Site) -> Array:
     """Return what the masked sum of the same site looks like."""
     identities = new_identities(["a", "b", "c"])
-    occasions = {one.name: Occasion(one, "fit", 1, 0) for one in identities}
-    offers = {name: occasion.offer() for name, occasion in occasions.items()}
-    occasions["a"].agree("abc", offers, "question")
+    masks = {one.name: PairwiseMasks(one, "fit", 1, 0) for one in identities}
+    offers = {name: own.offer() for name, own in masks.items()}
+    masks["a"].agree("abc", offers, "question")
     numbers = to_fixed_point(site.moments["total"].reshape(-1), 20, 3, "total")
-    occasions["a"].mask(numbers, 0)
+    masks["a"].mask(numbers, 0)
     return numbers.astype(np.float64).reshape(28, 28) / 2.0**64
 
 

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("cryptography", exc_type=ImportError)
 
-from anamorph.federation.simulate import simulated_sites, split_images
+from anamorph.federation import simulated_sites, split_images
 from anamorph.images.collection import open_images
 from tests.device.test_fits import blobs
 from tests.federation.conftest import LENIENT, fit, model

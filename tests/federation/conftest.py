@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
-from anamorph.federation.coordinator.fit import Terms, federated_fit
-from anamorph.federation.masking.identity import new_identities
-from anamorph.federation.protocol.transport import Replies
+from anamorph.federation import (
+    Policy,
+    Replies,
+    SiteAgent,
+    Terms,
+    federated_fit,
+    simulated_sites,
+    split_images,
+)
+from anamorph.federation.protocol.identity import new_identities
 from anamorph.federation.protocol.wire import unpack
-from anamorph.federation.simulate import simulated_sites, split_images
-from anamorph.federation.site.agent import SiteAgent
-from anamorph.federation.site.policy import Policy
 from anamorph.images.collection import open_images
 from tests import simulated
 

@@ -14,12 +14,9 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from anamorph.federation.masking.identity import Identity
-from anamorph.federation.protocol.transport import LocalTransport, Replies
+from anamorph.federation import Identity, LocalTransport, Replies, SiteAgent, split_images
 from anamorph.federation.protocol.wire import pack, unpack
-from anamorph.federation.simulate import split_images
-from anamorph.federation.site import audit, ledger, store
-from anamorph.federation.site.agent import SiteAgent
+from anamorph.federation.site import append_only, latent_store
 from anamorph.images.collection import open_images
 from anamorph.kernels.threads import use_threads
 from tests.federation.conftest import LENIENT, stack
@@ -122,9 +119,9 @@ def full_disk(kind: str | None):
     It is the system that refuses: part of a line is written, and the rest is an error.
     """
     writers = {
-        "ledger": (ledger, "append_line"),
-        "audit": (audit, "append_line"),
-        "latents": (store, "write_tensors"),
+        "ledger": (append_only, "append_line"),
+        "audit": (append_only, "append_line"),
+        "latents": (latent_store, "write_tensors"),
     }
     if kind not in writers:
         yield
@@ -133,6 +130,9 @@ def full_disk(kind: str | None):
     write = getattr(module, name)
 
     def write_with_little_space(path: Path, *arguments: object) -> None:
+        if not path.name.startswith(kind):
+            write(path, *arguments)
+            return
         size = path.stat().st_size if path.exists() else 0
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 7, limits[1]))

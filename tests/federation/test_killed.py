@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from anamorph.federation.coordinator.fit import Terms
-from anamorph.federation.protocol.errors import SitesLostError
+from anamorph.federation import SitesLostError, Terms
 from tests.federation.conftest import fit, objective_error
 from tests.federation.site_process import MORTAL, Accident, MortalTransport
 

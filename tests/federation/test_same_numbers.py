@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from anamorph.federation.coordinator.fit import Terms
+from anamorph.federation import Terms
 from anamorph.federation.protocol.questions import answer_shapes
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.sums import FIELDS, Sums

@@ -1,5 +1,105 @@
-"""The same fit across sites that may not share images: sums leave a site, and nothing else.
+"""One fit across hospitals: sites keep their images and latents, and send sums over them.
 
-A `coordinator.FederatedSites` asks `agent.SiteAgent`s through a `transport.Transport`; every site
-enforces its own `policy.Policy`, and `secure_sum` hides the sums of each behind those of all.
+protocol/     what travels: messages as bytes, questions, answers, named errors, identities
+masking/      the secure sum, which hides the sums of one site behind those of all sites
+site/         the agent of a hospital: it answers under a policy, with a ledger and an audit log
+coordinator/  asks all sites, adds up their answers, runs fits and analyses
+nvflare/      the engine between computers: kits, certificates, jobs
+simulate.py   sites that all run in this process
+
+A sub-package imports only from those listed before it; `site` and `coordinator` do not import each
+other. All names but those of errors are imported when they are first used; only `nvflare/` imports
+NVFLARE.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from anamorph.federation.protocol.errors import (
+    AnswerError,
+    ConsortiumError,
+    FederationError,
+    MessageError,
+    PolicyError,
+    RosterError,
+    SignatureError,
+    SiteFailure,
+    SitesLostError,
+    StaleStepError,
+    StorageError,
+    SumOverflowError,
+    TooFewImagesError,
+)
+
+if TYPE_CHECKING:
+    from anamorph.federation.coordinator.fit import FederatedResult, Terms, federated_fit
+    from anamorph.federation.coordinator.statistics import (
+        GroupStatistics,
+        federated_statistics,
+        write_statistics,
+    )
+    from anamorph.federation.protocol.identity import Identity
+    from anamorph.federation.protocol.transport import Replies, Transport
+    from anamorph.federation.simulate import LocalTransport, simulated_sites, split_images
+    from anamorph.federation.site.agent import SiteAgent
+    from anamorph.federation.site.policy import Policy
+
+# Where the names are that are imported when they are first used.
+_HOMES = {
+    "FederatedResult": "coordinator.fit",
+    "GroupStatistics": "coordinator.statistics",
+    "Identity": "protocol.identity",
+    "LocalTransport": "simulate",
+    "Policy": "site.policy",
+    "Replies": "protocol.transport",
+    "SiteAgent": "site.agent",
+    "Terms": "coordinator.fit",
+    "Transport": "protocol.transport",
+    "federated_fit": "coordinator.fit",
+    "federated_statistics": "coordinator.statistics",
+    "simulated_sites": "simulate",
+    "split_images": "simulate",
+    "write_statistics": "coordinator.statistics",
+}
+
+__all__ = [
+    "AnswerError",
+    "ConsortiumError",
+    "FederatedResult",
+    "FederationError",
+    "GroupStatistics",
+    "Identity",
+    "LocalTransport",
+    "MessageError",
+    "Policy",
+    "PolicyError",
+    "Replies",
+    "RosterError",
+    "SignatureError",
+    "SiteAgent",
+    "SiteFailure",
+    "SitesLostError",
+    "StaleStepError",
+    "StorageError",
+    "SumOverflowError",
+    "Terms",
+    "TooFewImagesError",
+    "Transport",
+    "federated_fit",
+    "federated_statistics",
+    "simulated_sites",
+    "split_images",
+    "write_statistics",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

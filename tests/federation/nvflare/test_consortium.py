@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+from anamorph.federation import ConsortiumError
 from anamorph.federation.nvflare.consortium import Consortium, read_consortium
-from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.provision import provision
 

@@ -15,7 +15,7 @@ from anamorph.cli.commands import (
 federation = typer.Typer(
     name="federation",
     no_args_is_help=True,
-    help="Fit one model to the images of several sites, none of which leave them.",
+    help="Fit one model to the images of several sites. The images never leave their site.",
 )
 federation.command(epilog=federation_provision.EXAMPLES)(federation_provision.provision)
 federation.command(epilog=federation_fit.EXAMPLES)(federation_fit.fit)

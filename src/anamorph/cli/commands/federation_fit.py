@@ -113,7 +113,7 @@ def _drive(
 ) -> dict[str, Any]:
     from anamorph.cli.terminal.bar import FitDisplay
     from anamorph.federation.nvflare.driver import Driver
-    from anamorph.federation.nvflare.following import Watch
+    from anamorph.federation.nvflare.job import Watch
     from anamorph.fitting.progress import Progress
 
     try:

@@ -19,7 +19,9 @@ def provision(
     consortium: Annotated[
         Path,
         typer.Argument(
-            metavar="YAML", show_default=False, help="Who takes part, and where they meet."
+            metavar="YAML",
+            show_default=False,
+            help="The parties, and the address of the coordinator.",
         ),
     ],
     output: Annotated[
@@ -29,13 +31,13 @@ def provision(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make certificates and start kits for a coordinator and its sites.
+    """Make certificates and kits for a coordinator and its sites.
 
-    The YAML file holds three things: a name, server: {host: HOST, port: 8002},
+    The YAML file has three entries: name, server: {host: HOST, port: 8002},
     and sites, a list of names.
 
-    Give each site its own kit over a channel that you trust: it holds the
-    site's key. Whoever holds FOLDER/authority can make new sites.
+    Give each site its own kit over a channel that you trust: the kit holds the
+    site's key. Whoever holds FOLDER/authority can add sites.
     """
     needs_nvflare()
     from anamorph.federation.nvflare.consortium import read_consortium
@@ -47,7 +49,7 @@ def provision(
         kits = make_kits(facts, output)
         for kit in kits:
             messages.say(f"{kit.folder.name}: {output / kit.name}")
-        messages.say(f"Keep {output / AUTHORITY} where nobody finds it: it can make new sites")
+        messages.say(f"Keep {output / AUTHORITY} secret: whoever holds it can add sites")
         messages.result(
             consortium=facts.name,
             kits={kit.name: str(output / kit.name) for kit in kits},

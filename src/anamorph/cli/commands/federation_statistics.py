@@ -1,4 +1,4 @@
-"""``anamorph federation statistics``: means and covariances of latents, from sums of all sites."""
+"""``anamorph federation statistics``: means and covariances of latents over all sites."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def statistics(
     ],
     group_by: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column that names groups; all sites must lend it."),
+        typer.Option(metavar="COLUMN", help="Column that holds groups; all sites must lend it."),
     ] = None,
     group: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A group, as it is in the column; more than once for more."
+            metavar="NAME", help="A group, as it occurs in the column. Repeat the option for more."
         ),
     ] = None,
     weight_by: Annotated[
@@ -52,20 +52,20 @@ def statistics(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find the mean and the covariance of latents by group, from sums of all sites.
+    """Compute the mean and covariance of latents by group, over all sites.
 
-    Sites find the latents of their images under the model and answer with sums
-    of them, as their policies allow. The table has rows for every group: the
-    mean, then a row of the covariance for each latent.
+    Sites encode their images with the model and answer with sums of latents,
+    as their policies allow. For every group the table has a row with the mean,
+    then a row of the covariance for each latent.
     """
     needs_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import StatisticsRequest
 
     with talking("federation statistics", quiet, as_json) as messages:
-        groups = _groups(group_by, group or [])
+        groups = _checked_groups(group_by, group or [])
         opened = open_kit(kit, as_site=False)
-        load_model(model_file)  # what is wrong with it is said before sites are asked
+        load_model(model_file)  # report a faulty file before any site is asked
         reserve([output], [model_file], force=force)
         request = StatisticsRequest(
             str(model_file.resolve()),
@@ -83,10 +83,10 @@ def statistics(
         messages.result(**result)
 
 
-def _groups(group_by: str | None, groups: list[str]) -> list[str]:
-    """Return the groups to ask for, which only their sites could list."""
+def _checked_groups(group_by: str | None, groups: list[str]) -> list[str]:
+    """Return the groups to ask for. The user names them, because only sites see the column."""
     if (group_by is None) != (not groups):
-        raise CommandError("--group-by names a column and --group what is in it: give both")
+        raise CommandError("--group-by names a column and --group its values: give both")
     if len(set(groups)) < len(groups):
         raise CommandError(f"--group must name every group once, got {', '.join(groups)}")
     return groups or ["all"]
@@ -96,8 +96,8 @@ def _drive(
     kit: Kit, request: StatisticsRequest, patience: float, messages: Messages
 ) -> dict[str, Any]:
     from anamorph.federation.nvflare.driver import Driver
-    from anamorph.federation.nvflare.following import Watch
+    from anamorph.federation.nvflare.job import Watch
 
     watch = Watch(messages.say, lambda facts: None)
-    with messages.waiting("Finding statistics"), Driver(kit, watch, patience) as driver:
+    with messages.waiting("Computing statistics"), Driver(kit, watch, patience) as driver:
         return driver.find_statistics(request)

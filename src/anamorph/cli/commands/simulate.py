@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anamorph.cli.terminal.bar import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import FederatedResult
-    from anamorph.federation.protocol.transport import LocalTransport
+    from anamorph.federation.simulate import LocalTransport
     from anamorph.federation.site.policy import Policy
 
 EXAMPLES = """[bold]Examples[/bold]

@@ -1,4 +1,4 @@
-"""``anamorph federation simulate-statistics``: an analysis across sites on this machine."""
+"""``anamorph federation simulate-statistics``: statistics across sites on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def simulate_statistics(
     participants: options.ParticipantsTable = None,
     group_by: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column of --participants that names groups."),
+        typer.Option(metavar="COLUMN", help="Column of --participants that holds groups."),
     ] = None,
     weight_by: Annotated[
         str | None,
@@ -46,17 +46,18 @@ def simulate_statistics(
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find statistics of latents across sites that are all on this machine.
+    """Compute statistics of latents across sites that all run on this machine.
 
-    The sites are as in 'anamorph federation simulate', the table as that of
-    'anamorph federation statistics', and all groups in the column are asked for.
+    The sites are as in 'anamorph federation simulate', and the table as in
+    'anamorph federation statistics', for all groups in the column.
     """
-    from anamorph.federation.coordinator.analysis import (
+    from anamorph.federation import (
         federated_statistics,
-        summary,
+        simulated_sites,
+        split_images,
         write_statistics,
     )
-    from anamorph.federation.simulate import simulated_sites, split_images
+    from anamorph.federation.coordinator.statistics import summarised
 
     with talking("simulate-statistics", quiet, as_json) as messages:
         model = load_model(model_file, threads)
@@ -79,7 +80,7 @@ def simulate_statistics(
                 columns=columns,
                 n_threads=threads,
             )
-            known = federated_statistics(
+            statistics = federated_statistics(
                 model,
                 transport,
                 transport.names,
@@ -88,6 +89,6 @@ def simulate_statistics(
                 weight_by=weight_by,
                 is_secure=not in_the_open,
             )
-        write_statistics(output, known)
+        write_statistics(output, statistics)
         messages.wrote(output)
-        messages.result(groups=summary(known))
+        messages.result(groups=summarised(statistics))

@@ -1,4 +1,4 @@
-"""``anamorph site``: what one site of a federation does with its own images."""
+"""``anamorph site``: the commands of one site of a federation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anamorph.cli.commands import site_audit as audit
 site = typer.Typer(
     name="site",
     no_args_is_help=True,
-    help="Take part in fits across sites, and see what left.",
+    help="Take part in fits across sites, and see what left this one.",
 )
 site.command(epilog=site_start.EXAMPLES)(site_start.start)
 site.command(epilog=encode.SITE_EXAMPLES)(encode.encode)

@@ -18,19 +18,21 @@ anamorph site audit hospital-a/ --json"""
 
 def audit(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder of the site, or its audit log itself.")
+        Path, typer.Argument(metavar="FOLDER", help="Folder of the site, or its audit log.")
     ],
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what a site answered and refused: when, to what, and what left it."""
+    """Show what a site answered and refused: when, to which question, and what left."""
     from rich.table import Table
 
     from anamorph.federation.site.audit import AuditLog
 
     path = folder / "audit.jsonl" if folder.is_dir() else folder
     if not path.exists():
-        raise CommandError(f"{path} does not exist: give the folder of a site that was started")
+        raise CommandError(
+            f"{path} does not exist: give the folder of a site that has been started"
+        )
     with talking("audit", quiet, as_json) as messages:
         lines = list(AuditLog(path).read())
         table = Table(box=None, header_style="bold")

@@ -18,7 +18,7 @@ from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.settings import chosen_likelihood
 
 if TYPE_CHECKING:
-    from anamorph.federation.nvflare.site import SiteData
+    from anamorph.federation.nvflare.site_data import SiteData
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph site start kits/london --data scans/ --policy policy.toml
@@ -82,8 +82,8 @@ def start(
     """
     needs_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
-    from anamorph.federation.nvflare.party import run_site
-    from anamorph.federation.nvflare.site import SiteData
+    from anamorph.federation.nvflare.processes import run_site
+    from anamorph.federation.nvflare.site_data import SiteData
 
     with talking("site start", quiet, False) as messages:
         opened = open_kit(kit, as_site=True)

@@ -1,1 +1,1 @@
-"""The coordinator: it asks all sites, adds up their masked answers, and runs the fit."""
+"""The coordinator: it asks all sites, adds up their answers, and runs fits and analyses."""

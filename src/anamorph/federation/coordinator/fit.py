@@ -18,16 +18,16 @@ from dataclasses import asdict, dataclass, replace
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.federation.coordinator.checkpoint import Standing, read_standing, write_standing
+from anamorph.federation.coordinator.description import Description, described
 from anamorph.federation.coordinator.sites import FederatedSites
-from anamorph.federation.protocol.description import Description, described
 from anamorph.federation.protocol.errors import (
     AnswerError,
     FederationError,
     RosterError,
     SitesLostError,
 )
+from anamorph.federation.protocol.roster import LEAST_SITES
 from anamorph.federation.protocol.transport import Transport
-from anamorph.federation.site.policy import LEAST_SITES
 from anamorph.fitting.em import Fit, State
 from anamorph.fitting.progress import Progress
 from anamorph.fitting.run import Ending

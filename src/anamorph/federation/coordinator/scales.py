@@ -1,9 +1,9 @@
-"""Scales of masked sums, agreed on before anyone knows the values: from the totals of before.
+"""Fixed-point ranges of masked sums, chosen from earlier totals before the values are known.
 
-A field starts with a wide range. Its total tells how wide it need be, with room for sites whose
-values cancel in the total; where the first range was so wide that little of the total is left,
-the same question is asked once more. No site says anything about the size of its own values, but
-that they do not fit.
+Every field starts with a wide range. Its total shows how wide the range must be, with some room for
+sites whose values cancel in the total. If the first range was so wide that few bits of the total
+remain, the same question is asked once more. A site never reveals the size of its own values,
+except that they do not fit.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from anamorph.federation.masking.secure_sum import fraction_bits
+from anamorph.federation.masking.fixed_point import fraction_bits
 from anamorph.federation.protocol.answers import N_IMAGES
 
-_WIDE, _NARROW = 40, 10  # exponents to begin with, and for totals of which nothing was left
-_ROOM = 12
-_LEAST_BITS = 32
+_WIDE, _NARROW = 40, 10  # exponents at the start, and for totals that are zero
+_ROOM = 12  # bits above the total
+_LEAST_BITS = 32  # that a total must have, or it is too coarse
 
 
 class Scales:
-    """Exponents of all fields of all questions: values are below 2 to the power of them."""
+    """The exponent e of every field of every question: its values must be below 2^e."""
 
     def __init__(self) -> None:
         self._exponents: dict[tuple[str, str], int] = {}
 
     def exponents(self, question: str, names: Iterable[str]) -> dict[str, int]:
-        """Return the exponents to agree on for a question."""
+        """Return the exponents for the next attempt at a question, by name of the field."""
         return {
             name: _WIDE if name == N_IMAGES else self._exponents.get((question, name), _WIDE)
             for name in names
         }
 
     def widen(self, question: str, names: Iterable[str]) -> None:
-        """Make room after an overflow."""
+        """Widen the ranges of a question after an overflow."""
         for name, exponent in self.exponents(question, names).items():
             self._exponents[question, name] = exponent + _ROOM
 
     def learn(self, question: str, largest: Mapping[str, float], n_sites: int) -> bool:
-        """Learn from a total; return whether it was too coarse and must be asked again.
+        """Choose the next ranges of a question from its total.
 
         Parameters
         ----------
@@ -46,6 +46,12 @@ class Scales:
         largest : dict
             Largest absolute value of each field of the total.
         n_sites : int
+            How many sites were added up.
+
+        Returns
+        -------
+        bool
+            Whether the total was too coarse, and the question must be asked again.
         """
         is_coarse = False
         for name, used in self.exponents(question, largest).items():

@@ -1,8 +1,8 @@
-"""The coordinator's end: `FederatedSites` asks all sites as one, and sees sums over all of them.
+"""The sites of a federation as the fit sees them: one question in, one sum over all sites out.
 
-A question is one call where parameters and answer fit into one block: the keys for its masks came
-with the answers to the question before. A site that does not answer, or cannot go on from where
-the others are, ends the question with a `SitesLostError`; `fit` decides what to do then.
+A question is one call if its parameters and its answer fit into one block: the keys for its masks
+came with the answers to the question before. A site that does not answer, or cannot continue from
+the step of the others, ends the question with a `SitesLostError`; the caller decides what to do.
 """
 
 from __future__ import annotations
@@ -15,19 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.arrays.mapped import let_go
+from anamorph.federation.coordinator.calls import call_sites
 from anamorph.federation.coordinator.scales import Scales
 from anamorph.federation.coordinator.totals import Total
-from anamorph.federation.protocol.answers import Row
-from anamorph.federation.protocol.errors import (
-    NAMED,
-    AnswerError,
-    FederationError,
-    SiteFailure,
-    SitesLostError,
-    StaleStepError,
-    StorageError,
-    SumOverflowError,
-)
+from anamorph.federation.protocol.answers import AnswerSchema
+from anamorph.federation.protocol.errors import SitesLostError, SumOverflowError
 from anamorph.federation.protocol.questions import answer_shapes
 from anamorph.federation.protocol.transport import Transport
 from anamorph.federation.protocol.wire import BLOCK_BYTES, Message
@@ -36,39 +28,39 @@ from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import PARAMETER_ARRAYS
 
-# What may be over when the site is started again, or goes on from an earlier step.
-_RECOVERABLE = (StaleStepError, StorageError, SiteFailure, AnswerError)
 _MOST_ATTEMPTS = 8
 
 
 class FederatedSites:
-    """Sites across a transport, which answer as one.
+    """Sites behind a transport that answer as one (`fitting.sites.Sites`).
 
     Parameters
     ----------
     transport : Transport
+        Connects the sites.
     settings : Settings
+        Settings of the fit.
     fit : str
-        A name for the fit, the same whenever it is gone on with.
+        Name of the fit, the same when it is resumed.
     n_iter : int
-        That the fit takes, which sites may find too many.
-    is_secure : bool
-        Whether sites mask their sums, so that only totals are seen.
+        Iterations of the fit; the policy of a site limits them.
+    is_secure : bool, default True
+        Whether sites mask their sums, so that only totals can be read.
     timeout : float, optional
-        Seconds that a site may take for an answer.
+        Seconds that a site may take for an answer. By default there is no limit.
 
     Attributes
     ----------
     roster : tuple of str
-        The sites that take part.
+        Names of the sites that take part.
     step : int
         Number of the last question.
     step_before_turn : int
-        After which latents were those from before the last orthogonalisation.
+        The step whose latents are those before the last orthogonalisation.
     keep_from : int
         Oldest step that sites must be able to go back to.
     n_questions, n_calls : int
-        How many were asked, and how often sites were called.
+        How many questions were asked, and how often sites were called.
     """
 
     def __init__(
@@ -93,10 +85,10 @@ class FederatedSites:
         self._sent: dict[str, NDArray[Any]] = {}
         self._version = 0
 
-    # ---- who takes part, and from where
+    # ---- the roster, and the step to start from
 
     def join(self, names: Sequence[str]) -> None:
-        """Ask sites to take part."""
+        """Ask the named sites to take part, and make them the roster."""
         self.roster = tuple(sorted(names))
         message = {
             "do": "join",
@@ -108,14 +100,15 @@ class FederatedSites:
         self.step = max([self.step, *(int(reply["step"]) for reply in replies.values())])
 
     def restore(self, step: int, *, may_encode: bool = False) -> None:
-        """Let all sites go back to the latents after a step.
+        """Make all sites go back to the latents after a step.
 
         Parameters
         ----------
         step : int
-            0: to the beginning, without latents.
-        may_encode : bool
-            Whether sites that do not have them may find latents by the published parameters.
+            0: the beginning, without latents.
+        may_encode : bool, default False
+            Whether sites without these latents may encode their images with the published
+            parameters instead.
         """
         self.step += 1
         replies = self._call(
@@ -130,10 +123,10 @@ class FederatedSites:
         self._sent = {}
         self._keep_keys(replies)
 
-    # ---- the spine
+    # ---- questions and sums
 
     def publish(self, parameters: Parameters) -> None:
-        """Send the parameters that the next questions are about, along with the next question."""
+        """Set the parameters of the next questions. They are sent along with the next one."""
         self._parameters = parameters
         self._version += 1
 
@@ -143,7 +136,7 @@ class FederatedSites:
         self.n_questions += 1
         if arguments.get("transform") is not None:
             self.step_before_turn = self.step - 1
-        row = Row(answer_shapes(question, self._settings, arguments))
+        schema = AnswerSchema(answer_shapes(question, self._settings, arguments))
         message: Message = {
             "do": "ask",
             "fit": self._fit,
@@ -158,11 +151,13 @@ class FederatedSites:
         while True:
             is_last = attempt + 1 == _MOST_ATTEMPTS
             try:
-                total = self._attempt(message | self._terms(question, row, attempt), row)
+                total = self._attempt(
+                    message | self._keys_and_exponents(question, schema, attempt), schema
+                )
             except SumOverflowError:
                 if is_last:
                     raise
-                self._scales.widen(question, row.field_shapes)
+                self._scales.widen(question, schema.field_shapes)
             else:
                 sums = total.sums()
                 is_coarse = self._is_secure and self._scales.learn(question, total.largest, n_sites)
@@ -171,40 +166,40 @@ class FederatedSites:
             attempt += 1
             self._renew_keys(attempt)
 
-    def _terms(self, question: str, row: Row, attempt: int) -> Message:
-        """Return the keys and scales of an attempt at a question."""
+    def _keys_and_exponents(self, question: str, schema: AnswerSchema, attempt: int) -> Message:
+        """Return the keys and exponents of an attempt at a question."""
         if not self._is_secure:
             return {"attempt": None, "keys": None, "exponents": None}
         keys = {name: self._keys[name] for name in self.roster}
-        exponents = self._scales.exponents(question, row.shapes)
+        exponents = self._scales.exponents(question, schema.shapes)
         return {"attempt": attempt, "keys": keys, "exponents": exponents}
 
-    def _attempt(self, message: Message, row: Row) -> Total:
+    def _attempt(self, message: Message, schema: AnswerSchema) -> Total:
         """Ask all sites, fetch their answers block by block, and add them up."""
         replies = self._call(message)
         self._keep_keys(replies)
-        wanted = {name: list(shape) for name, shape in row.shapes.items()}
+        wanted = {name: list(shape) for name, shape in schema.shapes.items()}
         wrong = {
-            name: f"answered {message['question']} with other fields or shapes than it should"
+            name: f"answered {message['question']} with wrong fields or shapes"
             for name, reply in replies.items()
-            if reply.get("fields") != wanted or reply.get("n_blocks") != row.n_blocks
+            if reply.get("fields") != wanted or reply.get("n_blocks") != schema.n_blocks
         }
         if wrong:
             raise SitesLostError(wrong)
-        total = Total(row, len(self.roster), message["exponents"])
-        for index in range(row.n_blocks):
+        total = Total(schema, len(self.roster), message["exponents"])
+        for index in range(schema.n_blocks):
             if index:
                 names = ("fit", "step", "attempt")
                 fetch = {name: message[name] for name in names}
                 replies = self._call({"do": "block", "index": index, **fetch})
-            # Taken out, so that they are not in memory when the next ones arrive.
+            # Popped, so that they leave memory before the next blocks arrive.
             total.add_block(index, {name: reply.pop("block") for name, reply in replies.items()})
         return total
 
     # ---- parameters and keys
 
     def _send_parameters(self) -> Message | None:
-        """Send what changed of the parameters in blocks, and return what the question carries."""
+        """Send large arrays that changed in blocks; return the rest for the question to carry."""
         if self._parameters is None:
             return None
         arrays = {name: getattr(self._parameters, name) for name in PARAMETER_ARRAYS}
@@ -217,7 +212,7 @@ class FederatedSites:
             if room >= 0:
                 inline[name] = changed[name]
                 continue
-            for block in _blocks(changed[name]):
+            for block in _blocks_of(changed[name]):
                 self._call({"do": "publish", "fit": self._fit, "array": name, **block})
                 let_go(changed[name])
         self._sent = arrays
@@ -237,44 +232,13 @@ class FederatedSites:
     # ---- calls
 
     def _call(self, message: Message) -> dict[str, Message]:
-        """Send every site the same message; return all answers, or raise what went wrong."""
+        """Send every site of the roster the same message, and count the call."""
         self.n_calls += 1
-        return answers_of(self._transport, self.roster, message, self._timeout)
+        return call_sites(self._transport, self.roster, message, self._timeout)
 
 
-def answers_of(
-    transport: Transport, names: Sequence[str], message: Message, timeout: float | None
-) -> dict[str, Message]:
-    """Send some sites the same message; return the answers of all, by name.
-
-    Raises
-    ------
-    SitesLostError
-        If some sites fail in a way that may be over when they are started again.
-    FederationError
-        What a site refused by, with its name.
-    """
-    replies = transport.call(dict.fromkeys(names, message), timeout)
-    lost = {name: replies.failures.get(name, "it did not answer") for name in names}
-    for name, answer in replies.answers.items():
-        del lost[name]
-        if "error" not in answer:
-            continue
-        kind = NAMED.get(answer["error"], SiteFailure)
-        if not issubclass(kind, _RECOVERABLE):
-            raise _refusal(kind, name, answer)
-        lost[name] = str(answer["text"])
-    if lost:
-        raise SitesLostError(lost)
-    return replies.answers
-
-
-def _refusal(kind: type[FederationError], name: str, answer: Message) -> FederationError:
-    return kind(f"{name} refuses: {answer['text']}")
-
-
-def _blocks(array: NDArray[Any]) -> Iterator[Message]:
-    """Yield an array in parts of at most a block."""
+def _blocks_of(array: NDArray[Any]) -> Iterator[Message]:
+    """Yield the messages that hold an array in parts of at most a block."""
     flat = np.ascontiguousarray(array).reshape(-1)
     length = BLOCK_BYTES // flat.itemsize
     for start in range(0, len(flat), length):

@@ -1,20 +1,19 @@
-"""Totals over sites, added up block by block; large ones on disk, so that memory is bounded."""
+"""Totals over sites, added up block by block; large ones are in files, so memory is bounded."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.arrays.column_sums import is_large
 from anamorph.arrays.mapped import empty_mapped, let_go
-from anamorph.federation.masking.secure_sum import from_fixed_point
-from anamorph.federation.protocol.answers import N_IMAGES, Row
+from anamorph.federation.masking.fixed_point import from_fixed_point
+from anamorph.federation.protocol.answers import N_IMAGES, AnswerSchema, largest_magnitude
 from anamorph.federation.protocol.errors import AnswerError, SitesLostError
-from anamorph.federation.protocol.questions import Shape
 from anamorph.fitting.sums import Sums
 
 _MOST_IMAGES = 2**40
@@ -25,10 +24,12 @@ class Total:
 
     Parameters
     ----------
-    row : Row
+    schema : AnswerSchema
+        Of the answers.
     n_sites : int
+        How many sites answer.
     exponents : dict or None
-        Scales of masked answers; None where they are not masked.
+        Fixed-point ranges of masked answers. None: answers are not masked.
 
     Attributes
     ----------
@@ -36,19 +37,29 @@ class Total:
         Largest absolute value of each field so far.
     """
 
-    def __init__(self, row: Row, n_sites: int, exponents: Mapping[str, int] | None) -> None:
-        self._row, self._n_sites, self._exponents = row, n_sites, exponents
-        shapes = row.field_shapes.items()
+    def __init__(
+        self, schema: AnswerSchema, n_sites: int, exponents: Mapping[str, int] | None
+    ) -> None:
+        self._schema, self._n_sites, self._exponents = schema, n_sites, exponents
+        shapes = schema.field_shapes.items()
         self.largest = {name: 0.0 for name, shape in shapes if math.prod(shape)}
-        self._fields: dict[str, _Field] = {
-            name: _OnDisk(shape) if is_large(math.prod(shape)) else _InMemory(shape)
-            for name, shape in row.shapes.items()
+        self._fields: dict[str, NDArray[Any]] = {
+            name: empty_mapped(shape) if is_large(math.prod(shape)) else np.empty(shape)
+            for name, shape in schema.shapes.items()
         }
 
     def add_block(self, index: int, blocks: Mapping[str, Any]) -> None:
-        """Add up a block of all sites, by name."""
+        """Add up one block of all sites.
+
+        Parameters
+        ----------
+        index : int
+            Number of the block.
+        blocks : dict
+            The block of every site, by name.
+        """
         dtype = np.dtype(np.float64 if self._exponents is None else np.uint64)
-        total: NDArray[Any] = np.zeros(self._row.n_numbers(index), dtype)
+        total: NDArray[Any] = np.zeros(self._schema.n_numbers(index), dtype)
         wrong = {}
         for name in sorted(blocks):
             values = blocks[name]
@@ -56,63 +67,36 @@ class Total:
                 total.shape,
                 dtype,
             ):
-                wrong[name] = "answered with a block of another shape or type than it should"
+                wrong[name] = "answered with a block of a wrong shape or type"
             elif self._exponents is None and not np.isfinite(values).all():
                 wrong[name] = "answered with numbers that are not finite"
             else:
-                total += values  # masked ones modulo 2^64
+                total += values  # masked numbers are added modulo 2^64
         if wrong:
             raise SitesLostError(wrong)
-        for piece in self._row.pieces(index):
-            values = total[piece.here]
+        for piece in self._schema.pieces(index):
+            values = total[piece.in_block]
             if self._exponents is not None:
                 values = from_fixed_point(values, self._exponents[piece.name], self._n_sites)
-            self._fields[piece.name].put(piece.there, values)
+            self._fields[piece.name].reshape(-1)[piece.in_field] = values
+            let_go(self._fields[piece.name])
             if piece.name != N_IMAGES:
-                here = float(max(values.max(), -values.min()))
-                self.largest[piece.name] = max(self.largest[piece.name], here)
+                self.largest[piece.name] = max(self.largest[piece.name], largest_magnitude(values))
 
     def sums(self) -> Sums:
-        """Return the total."""
-        fields = {name: field.array() for name, field in self._fields.items()}
+        """Return the total, once all blocks are added.
+
+        Raises
+        ------
+        AnswerError
+            If the number of images is impossible, because masks did not cancel.
+        """
+        fields = dict(self._fields)
         n_images = float(fields.pop(N_IMAGES))
         # Masks that do not cancel leave a random number.
         if n_images != round(n_images) or not self._n_sites <= n_images < _MOST_IMAGES:
             raise AnswerError(
-                "the masks of the sites do not cancel: they were told different things, or one of "
-                "them does not do as it should"
+                "the masks of the sites do not cancel: the sites were told different things, or "
+                "one of them is faulty"
             )
         return Sums(int(n_images), fields)
-
-
-class _Field(Protocol):
-    def put(self, part: slice, values: NDArray[np.float64]) -> None: ...
-
-    def array(self) -> NDArray[np.float64]: ...
-
-
-class _InMemory:
-    """A field in memory."""
-
-    def __init__(self, shape: Shape) -> None:
-        self._array = np.empty(shape)
-
-    def put(self, part: slice, values: NDArray[np.float64]) -> None:
-        self._array.reshape(-1)[part] = values
-
-    def array(self) -> NDArray[np.float64]:
-        return self._array
-
-
-class _OnDisk:
-    """A field in a file of float32, which goes when nobody looks at it any more."""
-
-    def __init__(self, shape: Shape) -> None:
-        self._array: Any = empty_mapped(shape)
-
-    def put(self, part: slice, values: NDArray[np.float64]) -> None:
-        self._array.reshape(-1)[part] = values
-        let_go(self._array)
-
-    def array(self) -> NDArray[np.float64]:
-        return np.asarray(self._array)

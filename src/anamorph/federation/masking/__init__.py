@@ -1,1 +1,1 @@
-"""Masks: every two sites add and subtract the same random numbers, so that only totals show."""
+"""The secure sum: pairs of sites add and subtract the same random numbers, and totals remain."""

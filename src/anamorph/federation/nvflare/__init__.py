@@ -1,5 +1,4 @@
-"""The federation over NVFLARE: kits, the programs at both ends, and who starts them.
+"""The federation over NVFLARE: kits and certificates, the programs at both ends, and jobs.
 
-Nothing outside this folder imports NVFLARE, and nothing here decides what leaves a site: that is
-`federation.agent`.
+No other package imports NVFLARE. Nothing here decides what leaves a site: `site.agent` does.
 """

@@ -1,4 +1,4 @@
-"""A consortium: its name, where its coordinator listens, and its sites, read from a short YAML."""
+"""A consortium: its name, the address of its coordinator, and its sites, read from a YAML file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from anamorph.federation.nvflare.errors import ConsortiumError
+from anamorph.federation.protocol.errors import ConsortiumError
 
 DEFAULT_PORT = 8002
 COORDINATOR = "coordinator"
@@ -22,16 +22,18 @@ _RESERVED = (COORDINATOR, "server", "authority")
 
 @dataclass(frozen=True)
 class Consortium:
-    """Who takes part.
+    """The parties of a federation.
 
     Attributes
     ----------
     name : str
+        Name of the consortium.
     host : str
-        Under which sites reach the coordinator; its certificate is made out to it.
+        Host name or address of the coordinator; its certificate is issued to it.
     port : int
         The one port that the coordinator opens.
     sites : tuple of str
+        Names of all sites.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Consortium:
 
 
 def read_consortium(path: Path) -> Consortium:
-    """Return the consortium that a YAML file describes."""
+    """Return the consortium in a YAML file, or raise a ConsortiumError that says what is wrong."""
     try:
         facts = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""The coordinator's program in a job: it does the fit or analysis that its kit was told to do."""
+"""The coordinator's program in a job: it runs the fit or analysis that its kit requests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 from nvflare.collab import collab
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.federation.coordinator.analysis import federated_statistics, summary, write_statistics
+from anamorph.federation.coordinator.description import Description, described
 from anamorph.federation.coordinator.fit import Terms, federated_fit
-from anamorph.federation.nvflare.errors import ConsortiumError
-from anamorph.federation.nvflare.events import EventWriter
+from anamorph.federation.coordinator.statistics import (
+    federated_statistics,
+    summarised,
+    write_statistics,
+)
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.request import (
     FitRequest,
@@ -21,40 +24,46 @@ from anamorph.federation.nvflare.request import (
     read_request,
 )
 from anamorph.federation.nvflare.transport import CollabTransport
-from anamorph.federation.protocol.description import Description, described
-from anamorph.federation.protocol.errors import FederationError, SitesLostError
+from anamorph.federation.protocol.errors import ConsortiumError, FederationError, SitesLostError
 from anamorph.federation.protocol.transport import Transport
+from anamorph.federation.site.append_only import JsonLines
 from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.storage.errors import ModelFileError
 
 
 class CoordinatorProgram:
-    """Runs as long as the job, and tells what happens in a file of the kit."""
+    """Runs as long as the job, and reports events in a file of the kit."""
 
     @collab.main
     def run(self) -> None:
-        """Do what was asked for, with the sites of the job."""
+        """Run the request with the sites of the job."""
         kit = open_kit(Path(collab.workspace.get_root_dir()), as_site=False)
-        events, transport = EventWriter(events_path(kit)), CollabTransport()
+        events = JsonLines(events_path(kit), "the file of events")
+        transport = CollabTransport()
         try:
             request = read_request(kit)
-            events.write("began", sites=list(transport.names))
+            _tell(events, "began", sites=list(transport.names))
             if isinstance(request, FitRequest):
                 _fit(request, transport, events)
             else:
                 _find_statistics(request, transport, events)
         except SitesLostError as error:
-            events.write("lost", text=str(error))
-            raise  # which ends calls that still wait for an answer
+            _tell(events, "lost", text=str(error))
+            raise  # to end the calls that still wait for an answer
         except (FederationError, ModelFileError, OSError, ValueError) as error:
-            events.write("refused", text=str(error))
+            _tell(events, "refused", text=str(error))
         except Exception as error:
-            events.write("failed", text=f"{type(error).__name__}: {error}")
+            _tell(events, "failed", text=f"{type(error).__name__}: {error}")
             raise
 
 
-def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None:
-    # Sites that died are noticed in the job, but only the next job takes them back.
+def _tell(events: JsonLines, kind: str, **facts: Any) -> None:
+    """Report an event to the process that submitted the job."""
+    events.append({"kind": kind, **facts})
+
+
+def _fit(request: FitRequest, transport: Transport, events: JsonLines) -> None:
+    # No patience: only the next job can take back a site that died.
     terms = Terms(
         is_secure=request.is_secure,
         timeout=request.timeout,
@@ -69,10 +78,11 @@ def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None
             transport.names,
             terms,
             checkpoint=request.checkpoint,
-            callback=lambda progress: events.write("iteration", **asdict(progress)),
+            callback=lambda progress: _tell(events, "iteration", **asdict(progress)),
         )
     model.save(request.output)
-    events.write(
+    _tell(
+        events,
         "done",
         n_images=model.origin_.n_images,
         n_iterations=model.n_iter_,
@@ -82,7 +92,7 @@ def _fit(request: FitRequest, transport: Transport, events: EventWriter) -> None
     )
 
 
-def _find_statistics(request: StatisticsRequest, transport: Transport, events: EventWriter) -> None:
+def _find_statistics(request: StatisticsRequest, transport: Transport, events: JsonLines) -> None:
     groups = federated_statistics(
         ShapeAppearanceModel.load(request.model),
         transport,
@@ -94,11 +104,11 @@ def _find_statistics(request: StatisticsRequest, transport: Transport, events: E
         timeout=request.timeout,
     )
     write_statistics(Path(request.output), groups)
-    events.write("done", roster=list(transport.names), groups=summary(groups))
+    _tell(events, "done", roster=list(transport.names), groups=summarised(groups))
 
 
 def _model(request: FitRequest, description: Description) -> ShapeAppearanceModel:
-    """Return the model to fit, whose likelihood is that of the sites' images."""
+    """Return the model to fit, with the likelihood of the sites' images."""
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
         for name, value in request.settings.items()
@@ -106,7 +116,7 @@ def _model(request: FitRequest, description: Description) -> ShapeAppearanceMode
     likelihood = description.format.likelihood
     if given.setdefault("likelihood", likelihood) != likelihood:
         raise ConsortiumError(
-            f"the settings are for {given['likelihood']} images, and those of the sites are "
-            f"{likelihood}: start the sites with --likelihood {given['likelihood']}"
+            f"the settings are for {given['likelihood']} images, but the sites have {likelihood} "
+            f"images: start the sites with --likelihood {given['likelihood']}"
         )
     return ShapeAppearanceModel(**given)

@@ -1,8 +1,8 @@
-"""Drive a fit or an analysis to its end: start the server, submit jobs, follow them, begin again.
+"""The driver of the coordinator: it starts the server, submits jobs, follows and resubmits them.
 
-NVFLARE puts no site back into a running job and resumes no job. Here every job goes on from the
-checkpoint of the one before, so whatever dies (a site, the process of its job, the server or its
-job), the next job is the cure; and if this process dies, the same command goes on.
+NVFLARE neither puts a site back into a running job nor resumes a job. Here every job resumes from
+the checkpoint of the previous one. Whatever dies (a site, the process of its job, the server or its
+job), the next job continues; if this process dies, the same command resumes.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anamorph.federation.nvflare.errors import ConsortiumError
-from anamorph.federation.nvflare.following import Ending, Job, Watch
+from anamorph.federation.nvflare.job import Ending, Job, Watch
 from anamorph.federation.nvflare.kit import Kit
-from anamorph.federation.nvflare.party import end_coordinator, start_coordinator
+from anamorph.federation.nvflare.processes import end_coordinator, start_coordinator
 from anamorph.federation.nvflare.request import FitRequest, StatisticsRequest, write_request
 from anamorph.federation.nvflare.session import Session, SessionError
+from anamorph.federation.protocol.errors import ConsortiumError
 
-_LOOK = 0.3  # seconds between looks at who is there
+_POLL = 0.3  # seconds between checks of which sites are connected
 _SERVER_START = 60.0
-_RECONNECTION = 30.0  # seconds that sites may take to find a server that was started again
-# Jobs in a row that may end without an iteration: what fails that often fails for a reason.
-_MOST_JOBS_IN_VAIN = 5
+_RECONNECTION = 30.0  # seconds that sites may take to find a restarted server
+# Jobs in a row that may end without an iteration. More would fail for the same reason.
+_MOST_FRUITLESS_JOBS = 5
 
 
 class Driver:
-    """Drives the fits and analyses of a coordinator, within a ``with`` block.
+    """Runs the fits and analyses of a coordinator, within a ``with`` block.
 
     Parameters
     ----------
     kit : Kit
-        Of the coordinator.
+        The coordinator's.
     watch : Watch
+        Called with what happens.
     patience : float
-        Seconds to wait for a site that is not there.
+        Seconds to wait for a site that is not connected.
     """
 
     def __init__(self, kit: Kit, watch: Watch, patience: float) -> None:
@@ -51,7 +52,7 @@ class Driver:
         self._lock = contextlib.ExitStack()
 
     def __enter__(self) -> Driver:
-        self._lock.enter_context(_only_one(self._kit.work / "lock"))
+        self._lock.enter_context(_locked(self._kit.work / "lock"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,12 +60,24 @@ class Driver:
         self._lock.close()
 
     def fit(self, request: FitRequest, may_go_on_without: bool) -> dict[str, Any]:
-        """Do a fit to its end; return the facts of its `FederatedResult`.
+        """Run a fit to its end.
+
+        Parameters
+        ----------
+        request : FitRequest
+            The same request resumes from its checkpoint.
+        may_go_on_without : bool
+            Whether the fit continues without sites that do not connect in time.
+
+        Returns
+        -------
+        dict
+            The fields of its `FederatedResult`, and of the model: images, iterations, objective.
 
         Raises
         ------
         ConsortiumError
-            If it cannot go on. The same request goes on from its checkpoint.
+            If it cannot continue.
         """
 
         def prepare() -> list[str]:
@@ -77,12 +90,21 @@ class Driver:
         return self._run_jobs(prepare)
 
     def find_statistics(self, request: StatisticsRequest) -> dict[str, Any]:
-        """Find statistics of the latents of all sites; return who took part, and a summary.
+        """Compute statistics of the latents of all sites.
+
+        Parameters
+        ----------
+        request : StatisticsRequest
+
+        Returns
+        -------
+        dict
+            The ``roster``, and the size and mean of the ``groups``.
 
         Raises
         ------
         ConsortiumError
-            If a site is not there, or refuses.
+            If a site does not connect, or refuses.
         """
 
         def prepare() -> list[str]:
@@ -92,39 +114,39 @@ class Driver:
         return self._run_jobs(prepare)
 
     def _run_jobs(self, prepare: Callable[[], list[str]]) -> dict[str, Any]:
-        """Run jobs for the sites that `prepare` returns, until one tells its result."""
-        n_in_vain = 0
-        while n_in_vain < _MOST_JOBS_IN_VAIN:
+        """Run jobs for the sites that `prepare` returns, until one reports its result."""
+        n_fruitless = 0
+        while n_fruitless < _MOST_FRUITLESS_JOBS:
             try:
                 job = Job(self._kit, self._connected(), prepare(), self._watch)
                 ending = job.follow(self._server_is_alive)
             except SessionError as error:
-                self._watch.stage(f"The server does not answer ({error}): starting it again")
+                self._watch.stage(f"The server does not answer ({error}): restarting it")
                 self._end_server()
-                ending = Ending(None, is_in_vain=True)
+                ending = Ending(None, is_fruitless=True)
             if ending.result is not None:
                 return ending.result
-            n_in_vain = n_in_vain + 1 if ending.is_in_vain else 0
+            n_fruitless = n_fruitless + 1 if ending.is_fruitless else 0
         raise ConsortiumError(
-            f"{_MOST_JOBS_IN_VAIN} jobs in a row ended with nothing done; the logs in "
+            f"{_MOST_FRUITLESS_JOBS} jobs in a row ended without progress; the logs in "
             f"{self._kit.folder} and at the sites say why"
         )
 
-    # ---- who is there
+    # ---- the server, and connected sites
 
     def _present_sites(self, may_go_on_without: bool) -> list[str]:
-        """Wait for all sites; return those that came, if these may go on without the others."""
+        """Wait for all sites to connect; return those that did, if the others are not needed."""
         wanted = set(self._kit.sites)
         session = self._connected()
         until = max(time.monotonic() + self._patience, self._server_started + _RECONNECTION)
-        told: set[str] = set()
+        reported: set[str] = set()
         while missing := wanted - session.connected():
-            if missing != told:
+            if missing != reported:
                 self._watch.stage(f"Waiting for {', '.join(sorted(missing))}")
-                told = missing
+                reported = missing
             if time.monotonic() > until:
                 break
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
         if missing and not may_go_on_without:
             raise ConsortiumError(
                 f"{', '.join(sorted(missing))} did not connect within {self._patience:g} s: start "
@@ -133,7 +155,7 @@ class Driver:
         return sorted(wanted - missing)
 
     def _connected(self) -> Session:
-        """Return a session with the server, which is started where there is none."""
+        """Return a session with the server, starting the server if necessary."""
         if not self._server_is_alive():
             self._end_server()
             self._watch.stage("Starting the server")
@@ -156,8 +178,8 @@ class Driver:
 
 
 @contextlib.contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    """Refuse to run twice with the same kit at the same time."""
+def _locked(path: Path) -> Iterator[None]:
+    """Lock a file, or raise a ConsortiumError if another command uses the same kit."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

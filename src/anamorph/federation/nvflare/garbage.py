@@ -1,7 +1,7 @@
-"""Large messages leave memory as soon as they have been dealt with.
+"""Garbage collection between large messages, which otherwise stay in memory.
 
-What NVFLARE keeps of a message refers to itself in circles, which Python looks for only once there
-are many new objects, however large they are: a dozen messages of 64 MB would pile up.
+NVFLARE's objects around a message form reference cycles. Python collects these only after many new
+objects, however large they are, and a dozen messages of 64 MB would pile up.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ _LARGE = 2**20
 
 
 class Garbage:
-    """Collects what is left of large messages, before the next one."""
+    """Counts the bytes of handled messages, and collects them when there are many."""
 
     def __init__(self) -> None:
-        gc.freeze()  # what is there now stays, and need not be looked through each time
+        gc.freeze()  # later collections need not scan the objects that exist now
         self._n_bytes = 0
 
     def add(self, n_bytes: int) -> None:
-        """Note that a message of some bytes is about to become garbage."""
+        """Count a message of some bytes that is no longer needed."""
         self._n_bytes += n_bytes
 
     def collect(self) -> None:
-        """Collect garbage if there is a lot of it."""
+        """Collect garbage if the messages since the last time were large."""
         if self._n_bytes > _LARGE:
             gc.collect()
             self._n_bytes = 0

@@ -1,33 +1,32 @@
-"""What NVFLARE may do at a party: run the installed programs, and nothing else.
+"""NVFLARE's configuration of a party: it may run the installed programs, and nothing else.
 
-Jobs ship no code, name no other class and start no shell; logs stay where they are written, and so
-do jobs, which NVFLARE would put into the temporary folder of the system.
+Jobs ship no code, name no other class and start no shell. Logs and jobs stay in the kit; by default
+NVFLARE streams logs to the server and stores jobs in the temporary folder of the system.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.nvflare.kit import Kit, write_json
 
 SITE_PROGRAM = "anamorph.federation.nvflare.site_program.SiteProgram"
 COORDINATOR_PROGRAM = "anamorph.federation.nvflare.coordinator_program.CoordinatorProgram"
 CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
-_DOORKEEPER = "anamorph.federation.nvflare.doorkeeper.Doorkeeper"
-_ANNOUNCER = "anamorph.federation.nvflare.announcer.Announcer"
+_DOORKEEPER = "anamorph.federation.nvflare.event_handlers.Doorkeeper"
+_ANNOUNCER = "anamorph.federation.nvflare.event_handlers.Announcer"
 
 ROLE = "lead"
 _LOG_BYTES, _LOG_FILES = 20_000_000, 3
-#: Seconds between a site's signs of life: how long it takes to notice that a server is back.
+#: Seconds between a site's heartbeats, and until it notices that a server is back.
 HEARTBEAT = 4
-_HEARTBEAT_TIMEOUT = 16  # seconds after which a silent site is no longer there
+_HEARTBEAT_TIMEOUT = 16  # seconds after which a silent site counts as disconnected
 _SCHEDULE_INTERVAL = 1.0
 
 
 def harden(kit: Kit) -> None:
-    """Write what is allowed at a party, and where its files go."""
+    """Write the configuration of a party into its kit."""
     kit.work.mkdir(exist_ok=True)
     resources = _site_resources() if kit.is_site else _coordinator_resources(kit)
     for name, content in {
@@ -35,7 +34,7 @@ def harden(kit: Kit) -> None:
         "authorization.json": _permissions(),
         "log_config.json": _logging(),
     }.items():
-        (kit.local / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(kit.local / name, content)
 
 
 def _allowed_classes(kit: Kit) -> dict[str, Any]:
@@ -124,7 +123,7 @@ def _component(name: str, path: str, **arguments: Any) -> dict[str, Any]:
 
 
 def _permissions() -> dict[str, Any]:
-    """Return the rights of whoever holds the coordinator's kit; nobody else has any."""
+    """Return the rights of the holder of the coordinator's kit; nobody else has any."""
     return {
         "format_version": "1.0",
         "permissions": {
@@ -144,7 +143,7 @@ def _permissions() -> dict[str, Any]:
 
 
 def _logging() -> dict[str, Any]:
-    """Return a configuration that logs to a file of the party, and not to the terminal."""
+    """Return a configuration that logs to a file in the kit, and not to the terminal."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -166,6 +165,6 @@ def _logging() -> dict[str, Any]:
         },
         "loggers": {
             "root": {"level": "INFO", "handlers": ["logFileHandler"]},
-            "nvflare.collab": {"level": "WARNING"},  # which else notes every call
+            "nvflare.collab": {"level": "WARNING"},  # at INFO it logs every call
         },
     }

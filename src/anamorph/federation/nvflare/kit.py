@@ -1,7 +1,7 @@
 """A kit: the folder that makes a computer the coordinator or one of the sites.
 
-It holds certificates (``startup``), what is allowed to happen there (``local``), the certificates
-of all sites (``sites``), and everything that a fit leaves behind (``work``).
+It holds the party's key and certificates (``startup``), what NVFLARE may do there (``local``), the
+certificates of all sites (``sites``), and the files of fits (``work``).
 """
 
 from __future__ import annotations
@@ -9,27 +9,29 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from anamorph.federation.nvflare.errors import ConsortiumError
+from anamorph.federation.protocol.errors import ConsortiumError
 
 _FACTS, _VERSION = "kit.json", 1
 
 
 @dataclass(frozen=True)
 class Kit:
-    """A kit.
+    """The kit of one party.
 
     Attributes
     ----------
     folder : Path
-        Absolute.
+        Absolute path of the kit.
     name : str
-        Of the party; the coordinator is called ``coordinator``.
+        Name of the party; the coordinator's is ``coordinator``.
     consortium : str
+        Name of the consortium.
     host, port : str and int
-        Where the coordinator listens.
+        Address of the coordinator.
     sites : tuple of str
-        All of them.
+        Names of all sites of the consortium.
     """
 
     folder: Path
@@ -46,7 +48,7 @@ class Kit:
 
     @property
     def startup(self) -> Path:
-        """Certificates, and where the coordinator is."""
+        """Key and certificates of the party, and the address of the coordinator."""
         return self.folder / "startup"
 
     @property
@@ -56,27 +58,43 @@ class Kit:
 
     @property
     def admin(self) -> Path:
-        """The coordinator's right to submit jobs."""
+        """Key and certificate with which the coordinator submits jobs."""
         return self.folder / "admin"
 
     @property
     def work(self) -> Path:
-        """Whatever a fit leaves behind: latents, the audit log, jobs."""
+        """Files of fits: latents, ledger and audit log, or requests and jobs."""
         return self.folder / "work"
 
     def certificate(self, site: str) -> Path:
-        """Return the certificate of a site, as it was when the kit was made."""
+        """Return the path of the certificate that a site had when the kit was made."""
         return self.folder / "sites" / f"{site}.crt"
 
     def write_facts(self) -> None:
-        """Write the file by which a kit is known."""
+        """Write the file that describes the kit."""
         facts = asdict(self) | {"version": _VERSION}
         del facts["folder"]
-        (self.folder / _FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        write_json(self.folder / _FACTS, facts)
 
 
 def open_kit(folder: Path, as_site: bool) -> Kit:
-    """Return the kit in a folder, which must be that of a site or of the coordinator."""
+    """Open the kit in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+    as_site : bool
+        Whether it must be the kit of a site, or else of the coordinator.
+
+    Returns
+    -------
+    Kit
+
+    Raises
+    ------
+    ConsortiumError
+        If there is no kit, or that of another kind of party.
+    """
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -88,5 +106,10 @@ def open_kit(folder: Path, as_site: bool) -> Kit:
     kit = Kit(folder.resolve(), **(facts | {"sites": tuple(facts["sites"])}))
     if kit.is_site != as_site:
         wanted, found = ("a site", "the coordinator") if as_site else ("the coordinator", "a site")
-        raise ConsortiumError(f"{folder} is the kit of {found}, and the kit of {wanted} is needed")
+        raise ConsortiumError(f"{folder} is the kit of {found}, but the kit of {wanted} is needed")
     return kit
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file that people can read."""
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

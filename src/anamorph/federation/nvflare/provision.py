@@ -1,4 +1,4 @@
-"""Make the kits of a consortium: an authority, a certificate for each party, what is allowed."""
+"""Make the kits of a consortium: a certificate authority, and a certificate for each party."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from nvflare.lighter.impl.workspace import WorkspaceBuilder
 from nvflare.lighter.provisioner import Provisioner
 
 from anamorph.federation.nvflare.consortium import COORDINATOR, Consortium
-from anamorph.federation.nvflare.errors import ConsortiumError
 from anamorph.federation.nvflare.hardening import ROLE, harden
 from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.protocol.errors import ConsortiumError
 
-# NVFLARE wants an address of mail here; none is ever sent.
+# NVFLARE requires a mail address here, but sends no mail.
 ADMIN = "coordinator@consortium.invalid"
 AUTHORITY = "authority"
 
-# Ways to start a party that would know nothing of the options of our commands.
+# NVFLARE's own ways to start a party, which would bypass our commands.
 _LEFT_OUT = ("*.sh", "*.ipynb", "*.default", "*.sample", "readme.txt")
 
 
 def provision(consortium: Consortium, folder: Path) -> list[Kit]:
-    """Make one kit per party in a new folder, and keep the authority's key there.
+    """Make one kit per party in a new folder, and store the authority's key there.
 
-    Whoever holds ``authority`` can make sites, so it belongs into none of the kits.
+    Whoever holds ``authority`` can add sites, so it is in none of the kits.
+
+    Parameters
+    ----------
+    consortium : Consortium
+    folder : Path
+        Must be empty, or not exist yet.
 
     Returns
     -------
@@ -51,7 +57,7 @@ def provision(consortium: Consortium, folder: Path) -> list[Kit]:
 
 
 def _make(consortium: Consortium, folder: Path) -> Path:
-    """Let NVFLARE make its kits; return the folder that they are in."""
+    """Make NVFLARE's own kits; return the folder that they are in."""
     project = Project(consortium.name, "", props={"api_version": 3})
     project.set_server(
         consortium.host,
@@ -91,7 +97,7 @@ def _finish_kit(consortium: Consortium, made: Path, folder: Path, name: str, mad
 
 
 def _keep_authority(state: Path, folder: Path) -> None:
-    """Keep the authority's certificate and key, not the copies of everybody's keys beside them."""
+    """Store the authority's certificate and key, but not NVFLARE's copies of all other keys."""
     keys = json.loads(state.read_text(encoding="utf-8"))
     folder.mkdir(mode=0o700)
     for name, key in (("authority.crt", "root_cert"), ("authority.key", "root_pri_key")):
@@ -100,19 +106,17 @@ def _keep_authority(state: Path, folder: Path) -> None:
 
 
 class _Complaints:
-    """A log of NVFLARE that remembers what went wrong, and prints nothing."""
+    """A logger for NVFLARE that collects warnings and errors, and prints nothing."""
 
     def __init__(self) -> None:
         self.complaints: list[str] = []
 
     def debug(self, text: str) -> None:
-        """Forget it."""
-
-    def info(self, text: str) -> None:
-        """Forget it."""
+        """Ignore a message."""
 
     def warning(self, text: str) -> None:
-        """Remember it."""
+        """Collect a message."""
         self.complaints.append(text)
 
+    info = debug
     error = warning

@@ -1,7 +1,7 @@
-"""What the coordinator's kit is told to do, and where the job tells what happens.
+"""Requests: what the next job is to do, in a file of the coordinator's kit.
 
-It is a file in the kit, since jobs ship nothing, and the process of a job is not the one that was
-told.
+The command that submits a job and the process of the job share nothing but the kit, and jobs carry
+no data.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anamorph.federation.nvflare.errors import ConsortiumError
-from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.nvflare.kit import Kit, write_json
+from anamorph.federation.protocol.errors import ConsortiumError
 
 
 @dataclass(frozen=True)
 class FitRequest:
-    """A fit to do.
+    """A fit to run.
 
     Attributes
     ----------
     settings : dict
         Arguments of `ShapeAppearanceModel`.
     output, checkpoint : str
-        Absolute paths of the model and of where the fit stands.
-    is_secure : bool
+        Absolute paths of the model and of the checkpoint.
+    is_secure : bool, default True
         Whether sites mask their sums.
-    timeout : float or None
-        Seconds that a site may take for an answer.
-    may_go_on_without : bool
-        Whether the fit may go on without sites that are not in the job.
+    timeout : float or None, default None
+        Seconds that a site may take for an answer. None: no limit.
+    may_go_on_without : bool, default False
+        Whether the fit may continue without sites that are not in the job.
     """
 
     settings: dict[str, Any]
@@ -43,19 +43,19 @@ class FitRequest:
 
 @dataclass(frozen=True)
 class StatisticsRequest:
-    """Statistics of latents to find.
+    """Statistics of latents to compute.
 
     Attributes
     ----------
     model, output : str
         Absolute paths of the model and of the table to write.
     groups : list of str
-    group_by, weight_by : str or None
+    group_by, weight_by : str or None, default None
         As in `federated_statistics`.
-    is_secure : bool
+    is_secure : bool, default True
         Whether sites mask their sums.
-    timeout : float or None
-        Seconds that a site may take for an answer.
+    timeout : float or None, default None
+        Seconds that a site may take for an answer. None: no limit.
     """
 
     model: str
@@ -72,28 +72,27 @@ _KINDS: dict[str, type[Request]] = {"fit": FitRequest, "statistics": StatisticsR
 
 
 def write_request(request: Request, kit: Kit) -> None:
-    """Leave a request with the coordinator's kit."""
+    """Write a request into the coordinator's kit, replacing an earlier one."""
     (kind,) = (kind for kind, known in _KINDS.items() if isinstance(request, known))
-    text = json.dumps({"kind": kind, **asdict(request)}, indent=2)
-    _path(kit).write_text(text + "\n", encoding="utf-8")
+    write_json(_request_path(kit), {"kind": kind, **asdict(request)})
 
 
 def read_request(kit: Kit) -> Request:
-    """Return the request that was left with a kit."""
-    facts = json.loads(_path(kit).read_text(encoding="utf-8"))
+    """Return the request in a kit."""
+    facts = json.loads(_request_path(kit).read_text(encoding="utf-8"))
     kind = facts.pop("kind", None)
     if kind not in _KINDS:
         raise ConsortiumError(
-            f"{_path(kit)} must ask for one of {', '.join(_KINDS)}, got {kind!r}: give the command "
-            "again"
+            f"{_request_path(kit)} must ask for one of {', '.join(_KINDS)}, got {kind!r}: run the "
+            "command again"
         )
     return _KINDS[kind](**facts)
 
 
 def events_path(kit: Kit) -> Path:
-    """Return the file of events of a coordinator."""
+    """Return the path of the file in which jobs report events."""
     return kit.work / "events.jsonl"
 
 
-def _path(kit: Kit) -> Path:
+def _request_path(kit: Kit) -> Path:
     return kit.work / "request.json"

@@ -1,4 +1,4 @@
-"""The coordinator's session with its own server: who is there, and jobs."""
+"""The coordinator's session with its own server: connected sites, and jobs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from typing import Any
 from nvflare.apis.job_def import RunStatus
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from anamorph.federation.nvflare.jobs import write_job
+from anamorph.federation.nvflare.job_files import write_job
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.provision import ADMIN
 
-_LOGIN = 5.0  # seconds that one attempt to log in may take
-_PAUSE = 0.5
+_LOGIN, _PAUSE = 5.0, 0.5  # seconds for one attempt to log in, and between attempts
 
 
 class SessionError(Exception):
@@ -33,8 +32,9 @@ class Session:
     Parameters
     ----------
     kit : Kit
+        The coordinator's.
     timeout : float
-        Seconds in which the server must be there.
+        Seconds within which the server must answer.
     """
 
     def __init__(self, kit: Kit, timeout: float) -> None:
@@ -49,18 +49,18 @@ class Session:
             self._session.close()
 
     def connected(self) -> set[str]:
-        """Return the sites that are connected."""
+        """Return the names of the sites that are connected."""
         return {client.name for client in self._try(self._session.get_system_info).client_info}
 
     def submit(self, sites: Sequence[str]) -> str:
-        """Submit a job for some sites; return its name."""
+        """Submit a job for the named sites; return its identifier."""
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder) / "job"
             write_job(job, sites)
             return str(self._try(self._session.submit_job, str(job)))
 
     def status(self, job: str) -> RunStatus:
-        """Return where a job is."""
+        """Return the status of a job."""
         return RunStatus(self._try(self._session.get_job_status, job))
 
     def abort(self, job: str) -> None:
@@ -76,21 +76,21 @@ class Session:
 
 
 def _wait_for_port(kit: Kit, until: float) -> None:
-    """Wait until somebody listens: NVFLARE itself would try again only seconds later."""
+    """Wait until the server listens. NVFLARE itself would retry only after seconds."""
     while True:
         try:
             socket.create_connection((kit.host, kit.port), _LOGIN).close()
             return
         except OSError as error:
             if time.monotonic() > until:
-                raise SessionError(f"nobody listens at {kit.host}:{kit.port}") from error
+                raise SessionError(f"no server at {kit.host}:{kit.port}") from error
             time.sleep(_PAUSE)
 
 
 def _log_in(kit: Kit, until: float) -> Any:
     while True:
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # it says what it is connecting to
+            with contextlib.redirect_stdout(io.StringIO()):  # it prints its address
                 return new_secure_session(ADMIN, str(kit.admin), timeout=_LOGIN)
         except Exception as error:
             if time.monotonic() > until:
@@ -99,7 +99,7 @@ def _log_in(kit: Kit, until: float) -> Any:
 
 
 def _log_to(path: Path) -> None:
-    """Send what NVFLARE logs to a file, not to the terminal."""
+    """Send NVFLARE's log to a file, not to the terminal."""
     logger = logging.getLogger("nvflare")
     if not logger.handlers:
         logger.addHandler(logging.FileHandler(path))

@@ -1,6 +1,6 @@
-"""A site's program in a job. It is installed at the site: jobs name it, and ship none.
+"""A site's program in a job. It is installed at the site; jobs name it and ship no code.
 
-NVFLARE makes it, so it takes no arguments, and finds all it needs in the kit of the site.
+NVFLARE creates it without arguments, so it reads everything from the kit of the site.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from nvflare.collab import collab
 
 from anamorph.federation.nvflare.garbage import Garbage
 from anamorph.federation.nvflare.kit import open_kit
-from anamorph.federation.nvflare.site import open_agent
+from anamorph.federation.nvflare.site_data import open_agent
 from anamorph.federation.protocol.errors import PolicyError
 from anamorph.federation.protocol.wire import pack, unpack
 from anamorph.federation.site.agent import SiteAgent
 
-_SERVER = "server"  # what NVFLARE calls the coordinator's end of a job
+_SERVER = "server"  # NVFLARE's name for the coordinator's end of a job
 
 
 class SiteProgram:
@@ -27,15 +27,15 @@ class SiteProgram:
 
     @collab.init
     def open(self) -> None:
-        """Open images and policy, before the first message."""
+        """Open images and policy before the first message."""
         self._agent = open_agent(open_kit(Path(collab.workspace.get_root_dir()), as_site=True))
         self._garbage = Garbage()
 
     @collab.publish
     def answer(self, message: bytes) -> bytes:
-        """Answer a message."""
+        """Answer a message of the coordinator, as bytes."""
         if collab.caller != _SERVER:  # sites of a job can reach each other
-            refusal = PolicyError(f"only the coordinator is answered, not {collab.caller}")
+            refusal = PolicyError(f"this site answers the coordinator only, not {collab.caller}")
             return pack({"error": type(refusal).__name__, "text": str(refusal)})
         self._garbage.collect()
         answer = pack(self._agent.handle(unpack(message)))
@@ -44,5 +44,5 @@ class SiteProgram:
 
     @collab.publish
     def is_here(self) -> bool:
-        """Say so, also while an answer is being computed."""
+        """Return True, also while another thread computes an answer."""
         return True

@@ -1,4 +1,4 @@
-"""Messages over NVFLARE, as bytes: its own transfer of arrays would take five times as long."""
+"""The transport over NVFLARE: messages go as bytes, five times as fast as its arrays."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ from anamorph.federation.protocol.transport import Replies
 from anamorph.federation.protocol.wire import Message, pack, unpack
 
 _FOREVER = 7 * 24 * 3600.0
-# A site may think for hours, and while it does it still says that it is there: whoever does not
-# within the patience is gone.
+# A site may compute for hours, but replies to a pulse at once. One that does not reply within the
+# patience is gone.
 _PULSE, _PATIENCE = 3.0, 12.0
 
 
 class CollabTransport:
-    """The sites of the job that runs in this process.
+    """A `Transport` to the sites of the job that runs in this process.
 
-    Made within the coordinator's program, whose context its threads share.
+    It must be made within the coordinator's program, whose context its threads share.
     """
 
     def __init__(self) -> None:
         self._context = collab.context
         self._sites = {proxy.name: proxy for proxy in self._context.clients}
-        # Threads of calls to sites that died wait until the job ends: there is room for others.
+        # Threads that call a dead site block until the job ends, so there must be spare ones.
         self._threads = ThreadPoolExecutor(8 * len(self._sites))
         self._garbage = Garbage()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sites of the job, without those that are gone."""
+        """Names of the sites of the job, without those that are gone."""
         return tuple(sorted(self._sites))
 
     def call(self, messages: Mapping[str, Message], timeout: float | None) -> Replies:
-        """Send each site its message, all at once, and wait for what they answer."""
+        """Send each site its message, all at once, and wait for the answers (`Transport.call`)."""
         self._garbage.collect()
         seconds = _FOREVER if timeout is None else timeout
         until = time.monotonic() + seconds
         replies = Replies()
         calls: dict[str, Future[Any]] = {}
-        packed = {id(message): pack(message) for message in messages.values()}  # mostly one
+        packed = {
+            id(message): pack(message) for message in messages.values()
+        }  # usually the same for all
         self._garbage.add(sum(map(len, packed.values())))
         for name, message in messages.items():
             if name in self._sites:
@@ -55,21 +57,21 @@ class CollabTransport:
                 replies.failures[name] = "it is not part of this job"
         while calls:
             wait(calls.values(), _PULSE, return_when="FIRST_EXCEPTION")
-            if self._context.is_aborted():  # by NVFLARE, since a process of the job died
+            if self._context.is_aborted():  # by NVFLARE, because a process of the job died
                 replies.failures.update(dict.fromkeys(calls, "the job was aborted"))
                 break
             for name in [name for name, call in calls.items() if call.done()]:
-                self._garbage.add(_note(replies, name, calls.pop(name)))
+                self._garbage.add(_add_reply(replies, name, calls.pop(name)))
             if calls and time.monotonic() >= until:
                 replies.failures.update(dict.fromkeys(calls, f"no answer in {seconds:g} s"))
                 break
-            for name in self._silent(list(calls)):
+            for name in self._silent_sites(list(calls)):
                 replies.failures[name] = "it is gone"
                 del calls[name], self._sites[name]
         return replies
 
-    def _silent(self, names: list[str]) -> list[str]:
-        """Return those of some sites that do not even say that they are there."""
+    def _silent_sites(self, names: list[str]) -> list[str]:
+        """Return which of some sites do not reply to a pulse."""
         pulses = {name: self._begin(name, "is_here", _PATIENCE) for name in names}
         wait(pulses.values(), _PATIENCE)
         return [name for name, pulse in pulses.items() if not pulse.done() or pulse.exception()]
@@ -82,8 +84,8 @@ class CollabTransport:
         return getattr(self._sites[name](timeout=timeout), method)(**arguments)
 
 
-def _note(replies: Replies, name: str, call: Future[Any]) -> int:
-    """Add what became of a call to the replies; return how many bytes were answered."""
+def _add_reply(replies: Replies, name: str, call: Future[Any]) -> int:
+    """Add the outcome of a call to the replies; return how many bytes were answered."""
     try:
         answer = call.result()
         replies.answers[name] = unpack(answer)

@@ -1,1 +1,1 @@
-"""What travels between coordinator and sites: messages, their shapes, and refusals by name."""
+"""What travels between coordinator and sites: messages, questions, answers, errors, identities."""

@@ -1,7 +1,7 @@
-"""Answers in blocks: the number of images and all fields, one after the other, as one long row.
+"""Answers as blocks of numbers: the number of images, then all fields, one after another.
 
-Both ends know the shapes of an answer, so that a block is nothing but numbers. Large sums wait on
-disk (`column_sums`), and a block of them is all that is ever in memory.
+Both ends derive the same `AnswerSchema` from a question, and a block holds nothing but numbers.
+Large sums stay on the disk of the site (`column_sums`), and only one block is in memory at a time.
 """
 
 from __future__ import annotations
@@ -19,37 +19,44 @@ from anamorph.federation.protocol.questions import Shape
 from anamorph.federation.protocol.wire import BLOCK_BYTES
 from anamorph.fitting.sums import Sums
 
-#: Numbers in a block: 8 bytes each, masked or not.
+#: Numbers in a block, of 8 bytes each, whether masked or not.
 BLOCK_LENGTH = BLOCK_BYTES // 8
 N_IMAGES = "n_images"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a block that belongs to one field.
+    """The part of a block that belongs to one field.
 
     Attributes
     ----------
     name : str
-        Of the field, or "n_images".
-    here : slice
+        Name of the field, or "n_images".
+    in_block : slice
         Which numbers of the block.
-    there : slice
-        Which numbers of the field, flattened.
+    in_field : slice
+        Which numbers of the flattened field.
     """
 
     name: str
-    here: slice
-    there: slice
+    in_block: slice
+    in_field: slice
 
 
-class Row:
-    """Where the fields of an answer are in the long row.
+class AnswerSchema:
+    """Where each field of an answer is in its sequence of numbers, and how blocks divide that.
 
     Parameters
     ----------
     shapes : dict
-        Of all fields, in order.
+        Shape of every field, in order, without the number of images.
+
+    Attributes
+    ----------
+    shapes : dict
+        The same with the number of images first.
+    length, n_blocks : int
+        How many numbers and blocks there are.
     """
 
     def __init__(self, shapes: Mapping[str, Shape]) -> None:
@@ -59,27 +66,29 @@ class Row:
 
     @property
     def field_shapes(self) -> dict[str, Shape]:
-        """Shapes of the fields alone."""
+        """Shapes of the fields, without the number of images."""
         return {name: shape for name, shape in self.shapes.items() if name != N_IMAGES}
-
-    def block(self, index: int) -> slice:
-        """Return which numbers a block holds."""
-        return slice(BLOCK_LENGTH * index, min(BLOCK_LENGTH * (index + 1), self.length))
 
     def n_numbers(self, index: int) -> int:
         """Return how many numbers a block holds."""
         return min(BLOCK_LENGTH, self.length - BLOCK_LENGTH * index)
 
     def pieces(self, index: int) -> Iterator[Piece]:
-        """Yield the parts of a block, field by field."""
-        block, first = self.block(index), 0
+        """Yield the pieces of a block, field by field."""
+        begin = BLOCK_LENGTH * index
+        end, first = begin + self.n_numbers(index), 0
         for name, shape in self.shapes.items():
             last = first + math.prod(shape)
-            start, stop = max(first, block.start), min(last, block.stop)
+            start, stop = max(first, begin), min(last, end)
             if start < stop:
-                here = slice(start - block.start, stop - block.start)
-                yield Piece(name, here, slice(start - first, stop - first))
+                in_block = slice(start - begin, stop - begin)
+                yield Piece(name, in_block, slice(start - first, stop - first))
             first = last
+
+
+def largest_magnitude(values: NDArray[np.floating]) -> float:
+    """Return the largest absolute value, 0 of none; it is not finite where a value is not."""
+    return float(max(values.max(), -values.min())) if values.size else 0.0
 
 
 class _Numbers(Protocol):
@@ -87,7 +96,7 @@ class _Numbers(Protocol):
 
 
 class _NumbersOnDisk:
-    """Numbers in a file of float32, read when needed and never mapped: they take no memory."""
+    """Numbers in a file of float32. They are read, not mapped, which would fill the memory."""
 
     def __init__(self, path: Path, length: int) -> None:
         self._path, self._length = path, length
@@ -95,45 +104,49 @@ class _NumbersOnDisk:
     def __getitem__(self, part: slice) -> NDArray[np.floating]:
         return np.fromfile(self._path, np.float32, part.stop - part.start, offset=4 * part.start)
 
-    def largest(self) -> float:
-        """Return the largest absolute value; not finite where a value is not."""
+    def largest_magnitude(self) -> float:
         starts = range(0, self._length, BLOCK_LENGTH)
         parts = (self[start : min(start + BLOCK_LENGTH, self._length)] for start in starts)
-        return float(np.max([_largest(part) for part in parts]))
-
-
-def _largest(values: NDArray[np.floating]) -> float:
-    return float(max(values.max(), -values.min())) if values.size else 0.0
+        return float(np.max([largest_magnitude(part) for part in parts]))
 
 
 class Answer:
-    """What a site answers to one question, block by block.
+    """The answer of a site to one question, read block by block.
 
     Parameters
     ----------
     sums : Sums
-        Fields that are mapped files of float32 stay there.
-    row : Row
+        Fields that are mapped files of float32 stay on disk.
+    schema : AnswerSchema
+        Of the question.
 
     Attributes
     ----------
     largest : dict
-        Largest absolute value of each field; not finite where a value is not.
+        Largest absolute value of each field; it is not finite where a value is not.
     """
 
-    def __init__(self, sums: Sums, row: Row) -> None:
-        self.row = row
+    def __init__(self, sums: Sums, schema: AnswerSchema) -> None:
+        self.schema = schema
         self.n_images = sums.n_images
         self.largest = {N_IMAGES: float(sums.n_images)}
         self._numbers: dict[str, _Numbers] = {N_IMAGES: np.array([float(sums.n_images)])}
         for name, values in sums.fields.items():
             if isinstance(values, np.memmap):
                 numbers = _NumbersOnDisk(Path(str(values.filename)), values.size)
-                self._numbers[name], self.largest[name] = numbers, numbers.largest()
+                self._numbers[name], self.largest[name] = numbers, numbers.largest_magnitude()
             else:
-                self._numbers[name], self.largest[name] = values.reshape(-1), _largest(values)
+                self._numbers[name] = values.reshape(-1)
+                self.largest[name] = largest_magnitude(values)
 
     def pieces(self, index: int) -> Iterator[tuple[Piece, NDArray[np.floating]]]:
-        """Yield the parts of a block, and their numbers."""
-        for piece in self.row.pieces(index):
-            yield piece, self._numbers[piece.name][piece.there]
+        """Yield the pieces of a block with their numbers."""
+        for piece in self.schema.pieces(index):
+            yield piece, self._numbers[piece.name][piece.in_field]
+
+    def unmasked_block(self, index: int) -> NDArray[np.float64]:
+        """Return a block in the clear."""
+        block = np.empty(self.schema.n_numbers(index))
+        for piece, values in self.pieces(index):
+            block[piece.in_block] = values
+        return block

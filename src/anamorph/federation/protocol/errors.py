@@ -1,54 +1,58 @@
-"""What can go wrong between sites, by name: a refusal crosses the wire as its name and one line."""
+"""Errors of a federation: a refusal crosses the wire as the name of its class and one line."""
 
 from __future__ import annotations
 
 
 class FederationError(RuntimeError):
-    """Anything that stops a question between coordinator and sites."""
+    """Base class of everything that stops a question between coordinator and sites."""
 
 
 class PolicyError(FederationError):
-    """A question that the policy of a site does not allow."""
+    """The policy of a site does not allow a question."""
 
 
 class TooFewImagesError(PolicyError):
-    """An answer that would be about fewer images than the policy of a site allows."""
+    """An answer would cover fewer images than the policy of a site requires."""
 
 
 class RosterError(PolicyError):
-    """A question for other sites than it was answered for before, or for too few of them."""
+    """A question has too few sites, or other sites than when it was answered before."""
 
 
 class StaleStepError(FederationError):
-    """A question whose step is not the next one of a site: one was lost, or it comes too late."""
+    """The step of a question is not the next one of a site: it is too old, or one was lost."""
 
 
 class MessageError(FederationError):
-    """A message that does not hold what it should: a name, a shape, a finite number."""
+    """A message has a wrong name, type or shape, or a number that is not finite."""
 
 
 class SumOverflowError(FederationError):
-    """A sum that is too large for the scale that was agreed on."""
+    """A sum does not fit into the fixed-point range that was agreed on."""
 
 
 class SignatureError(FederationError):
-    """A key that is not signed by the site that it is said to be of."""
+    """A key is not signed by the site that it claims to come from."""
 
 
 class StorageError(FederationError):
-    """Latents or sums that a site could not write to its disk."""
+    """A site could not write latents, sums or records to its disk."""
 
 
 class SiteFailure(FederationError):  # noqa: N818
-    """A site that failed for a reason that only its own log tells."""
+    """A site failed for a reason that only its own log contains."""
 
 
 class AnswerError(FederationError):
-    """A site that answered with wrong fields or shapes, or with numbers that are not finite."""
+    """A site answered with wrong fields or shapes, or with numbers that are not finite."""
+
+
+class ConsortiumError(FederationError):
+    """A consortium file, a kit or a running consortium has a fault that its operator can fix."""
 
 
 class SitesLostError(FederationError):
-    """Sites that did not answer, or cannot go on from where the others are.
+    """Some sites did not answer, or cannot continue from the step of the others.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The shapes of what questions take and give, which sites and coordinator both check."""
+"""The schema of questions: shapes of arguments, parameters and answers, checked at both ends."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ def answer_shapes(
     Parameters
     ----------
     question : str
-        Of `sums.FIELDS` or `sums.ANALYSES`.
+        One of `sums.FIELDS` or `sums.ANALYSES`.
     settings : Settings
+        Settings of the fit.
     arguments : dict
-        Those of the question.
+        Arguments of the question.
+
+    Returns
+    -------
+    dict
+        Shapes by name of the field, in the order of the answer.
     """
     layout, space = settings.layout, settings.space
     n_latents, n_channels = layout.n_latents, settings.n_channels
@@ -69,7 +75,7 @@ def parameter_shapes(settings: Settings) -> dict[str, Shape]:
 
 
 def check_arguments(question: str, settings: Settings, arguments: Mapping[str, Any]) -> None:
-    """Raise a MessageError unless a question has the arguments that it should have."""
+    """Raise a MessageError unless a question has exactly the arguments that it needs."""
     n_latents = settings.layout.n_latents
     matrix, vector = (n_latents, n_latents), (n_latents,)
     expected: dict[str, dict[str, Shape | type]] = {

@@ -1,7 +1,7 @@
-"""Messages as bytes and back: a JSON header, then the bytes of arrays. Nothing is ever unpickled.
+"""Messages as bytes and back: a JSON header, then raw arrays. Nothing is ever unpickled.
 
-A message is ``b"anamorph"``, the length of the header (8 bytes, little-endian), the header, and
-what the header refers to by number: arrays (with their type and shape) and bytes.
+A message is ``b"anamorph"``, the length of the header (8 bytes, little-endian), the header, and the
+data of the arrays and byte strings that the header refers to, in the same order.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from anamorph.federation.protocol.errors import MessageError
 #: Values are str, int, float, bool, bytes, None, NumPy arrays, and lists and dicts of these.
 Message = dict[str, Any]
 
-#: Bytes of arrays that one message holds at most: what engines carry without copying themselves
-#: out of memory.
+#: Most bytes of arrays in one message. Engines copy messages several times, so larger ones would
+#: exhaust their memory.
 BLOCK_BYTES = 64 * 10**6
 
 _MAGIC = b"anamorph"
@@ -34,7 +34,7 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(data: bytes) -> Message:
-    """Return the message in some bytes; arrays are views of them, which cannot be written to."""
+    """Return the message in some bytes; its arrays are read-only views of them."""
     start = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC:
         raise MessageError("these bytes are not a message of anamorph")
@@ -50,7 +50,7 @@ def unpack(data: bytes) -> Message:
 
 
 def _plain(value: Any, buffers: list[bytes | memoryview]) -> Any:
-    """Return what JSON can hold of a value, and put the rest into buffers, in order."""
+    """Return a value as JSON can hold it, and append arrays and bytes to buffers, in order."""
     if isinstance(value, np.ndarray):
         array = np.ascontiguousarray(value)
         if array.dtype.str not in _TYPES:
@@ -72,7 +72,7 @@ def _plain(value: Any, buffers: list[bytes | memoryview]) -> Any:
 
 
 class _Reader:
-    """Takes what a header refers to from the bytes after it, in order."""
+    """Reads the data that a header refers to from the bytes after it, in order."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

@@ -1,9 +1,9 @@
-"""The agent of a site: it alone holds images and latents, and it alone decides what leaves.
+"""The agent of a site: only it holds images and latents, and only it decides what leaves.
 
-One method takes every message. A question is answered in steps, numbered by the coordinator: the
-next one is answered, the last one is answered again without being applied again, and any other is
-refused. Latents are on the disk of the site after every step that changes them; a coordinator
-that lost its way, or a site that was started again, goes back to one of those steps.
+One method takes every message. The coordinator numbers questions as steps. The agent answers the
+next step, answers the last one again without applying it again, and refuses any other. Latents are
+on the disk of the site after every step that changes them, so a restarted site or a coordinator
+that lost an answer can go back to such a step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from anamorph.federation.protocol.answers import Answer
 from anamorph.federation.site.audit import AuditLog
@@ -27,12 +27,12 @@ from anamorph.federation.protocol.errors import (
     StaleStepError,
     StorageError,
 )
-from anamorph.federation.masking.identity import Identity
+from anamorph.federation.protocol.identity import Identity
 from anamorph.federation.site.ledger import Ledger
-from anamorph.federation.masking.occasions import Masking
+from anamorph.federation.masking.masker import Masker
 from anamorph.federation.site.policy import Policy
 from anamorph.federation.protocol.questions import check_arguments
-from anamorph.federation.site.site_fit import SiteFit
+from anamorph.federation.site.fit import SiteFit
 from anamorph.federation.protocol.wire import Message
 from anamorph.images.collection import ImageCollection
 from anamorph.storage.modelfile import settings_from
@@ -42,7 +42,7 @@ from anamorph.fitting.sums import ANALYSES, FIELDS
 
 logger = logging.getLogger("anamorph")
 
-# Sums of nothing, or of random numbers that know nothing of the images: anyone may see them.
+# Empty answers, and sums of random numbers that do not depend on the images: anyone may see them.
 _HARMLESS = ("start_latents", "transform_latents", "keep_displacements")
 
 
@@ -52,21 +52,25 @@ class SiteAgent:
     Parameters
     ----------
     name : str
-        Of the site, as all sites know it.
+        Name of the site, the same at all sites.
     images : ImageCollection
-        What the site holds, opened as for a fit.
+        All N images of the site, opened as for a fit.
     policy : Policy
+        What may be asked.
     folder : Path
-        For latents, the ledger and the audit log; kept between starts.
+        For latents, the ledger and the audit log. Give the same folder after a restart.
     identity : Identity
-        The key that the site signs with, and the certificates of the others.
+        The key that the site signs with, and the certificates of all sites.
     identities : N texts or numbers, optional
-        Which no image of any other site has; names with the site's before by default.
+        One for each image, unique over all sites. By default the identities of `images`, prefixed
+        with the name of the site.
     columns : dict, optional
-        What the site knows of its images (N values by name), for statistics by group.
-    memory_budget, n_threads : int, optional
-    device : {"cpu", "cuda", "auto"}
-        As in `ShapeAppearanceModel`.
+        N values for each column by which analyses may group or weight images. By default none.
+    memory_budget : int, optional
+        Bytes for a batch of images. By default as in `ShapeAppearanceModel`.
+    n_threads : int, optional
+        By default all processors.
+    device : {"cpu", "cuda", "auto"}, default "cpu"
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class SiteAgent:
         self._memory_budget, self._n_threads, self._device = memory_budget, n_threads, device
         self._lock = threading.Lock()
         self._fit: SiteFit | None = None
-        self._masking = Masking(identity)
+        self._masker = Masker(identity)
         self._tasks: dict[str, Callable[[Message], Message]] = {
             "describe": self._describe,
             "join": self._join,
@@ -109,7 +113,18 @@ class SiteAgent:
         }
 
     def handle(self, message: Message) -> Message:
-        """Answer a message, or refuse it by the name of an error and one line of text."""
+        """Answer a message, or refuse it.
+
+        Parameters
+        ----------
+        message : dict
+            ``do`` names the task; what else it holds depends on the task.
+
+        Returns
+        -------
+        dict
+            The answer, or the name of an ``error`` and one line of ``text``.
+        """
         with self._lock:
             try:
                 task = self._tasks.get(message.get("do", ""))
@@ -123,7 +138,7 @@ class SiteAgent:
             except OSError as error:
                 text = f"the disk of this site fails ({error.strerror}): make space"
                 return self._refuse(message, StorageError(text))
-            except Exception:  # its text may name files of the site: it stays in the site's log
+            except Exception:  # its text may name files, so it stays in the site's log
                 logger.exception("The agent of %s failed", self.name)
                 return self._refuse(message, SiteFailure("the log of this site says why"))
 
@@ -136,10 +151,10 @@ class SiteAgent:
             error = second
         return {"error": name, "text": str(error)}
 
-    # ---- getting to know each other
+    # ---- joining a fit
 
     def _describe(self, message: Message) -> Message:
-        """Say what kind of images there are: what must be the same at all sites."""
+        """Describe the properties of the images that must be the same at all sites."""
         self.policy.check_images(len(self.images))
         images = self.images
         self.audit.write(event="described")
@@ -152,16 +167,16 @@ class SiteAgent:
         }
 
     def _join(self, message: Message) -> Message:
-        """Take part in a fit: its name, its settings, how many iterations it may take."""
-        name, settings = message["fit"], _settings(message["settings"])
+        """Join a fit: the message has its name, settings and largest number of iterations."""
+        name, settings = message["fit"], _checked_settings(message["settings"])
         self.policy.check_images(len(self.images))
         self.policy.check_settings(settings, message["n_iter"])
         given = (settings.likelihood_name, settings.space, settings.n_channels)
-        layout = self.images.format
-        if given != (layout.likelihood, layout.space, layout.n_channels):
+        own = self.images.format
+        if given != (own.likelihood, own.space, own.n_channels):
             raise MessageError(
-                f"images here are {layout.likelihood}, {layout.space} with {layout.n_channels} "
-                f"channels, and the fit is about {given[0]}, {given[1]} with {given[2]}"
+                f"images here are {own.likelihood}, {own.space} with {own.n_channels} channels, "
+                f"but the fit is for {given[0]}, {given[1]} with {given[2]}"
             )
         if not name.isalnum():
             raise MessageError(f"the name of a fit must be letters and digits, got {name!r}")
@@ -186,15 +201,15 @@ class SiteAgent:
         )
 
     def _restore(self, message: Message) -> Message:
-        """Go back to the latents after a step (0: to none), and count on from another step."""
+        """Go back to the latents after a step (0: none), and continue from another step."""
         fit, step, target = self._joined(message), message["step"], message["to"]
         last = self._ledger.last_step(fit.name)
         if step <= last:
-            raise StaleStepError(f"step {step} was taken before: this site has come to {last}")
+            raise StaleStepError(f"step {step} was taken before: this site has reached {last}")
         fit.go_back(target, step, was_there=target <= last, may_encode=message["may_encode"])
         self._ledger.note_step(fit.name, step)
         self.audit.write(event="restored", fit=fit.name, to=target, step=step)
-        return {"next_key": self._masking.offer(fit.name, step + 1, 0)}
+        return {"next_key": self._masker.offer(fit.name, step + 1, 0)}
 
     def _joined(self, message: Message) -> SiteFit:
         if self._fit is None or self._fit.name != message["fit"]:
@@ -209,7 +224,7 @@ class SiteAgent:
 
     def _keys(self, message: Message) -> Message:
         fit = self._joined(message)
-        return {"next_key": self._masking.offer(fit.name, message["step"], message["attempt"])}
+        return {"next_key": self._masker.offer(fit.name, message["step"], message["attempt"])}
 
     def _ask(self, message: Message) -> Message:
         fit, question, arguments = self._joined(message), message["question"], message["arguments"]
@@ -224,18 +239,18 @@ class SiteAgent:
         request = fit.request(question, arguments)
         answer = self._answer_once(fit, message, request)
         if is_masked:
-            self._masking.agree(message, answer, request)
+            self._masker.agree(message, answer, request)
         reply = {
-            "fields": {name: list(shape) for name, shape in answer.row.shapes.items()},
-            "n_blocks": answer.row.n_blocks,
-            "block": self._numbers(answer, 0, is_masked),
-            "next_key": self._masking.offer(fit.name, message["step"] + 1, 0),
+            "fields": {name: list(shape) for name, shape in answer.schema.shapes.items()},
+            "n_blocks": answer.schema.n_blocks,
+            "block": self._block_of(answer, 0, message, is_masked),
+            "next_key": self._masker.offer(fit.name, message["step"] + 1, 0),
         }
-        self._note(message, answer, is_masked)
+        self._record(message, answer, is_masked)
         return reply
 
     def _answer_once(self, fit: SiteFit, message: Message, request: str) -> Answer:
-        """Answer the next question, or the last one again without applying it again."""
+        """Answer the next question, or repeat the last answer without applying it again."""
         if fit.answer is not None and fit.is_repeated(message["step"], request):
             self._admit(fit, message, fit.content)
             return fit.answer
@@ -255,7 +270,7 @@ class SiteAgent:
             self._ledger.count_iteration(fit.name)
 
     def _admit(self, fit: SiteFit, message: Message, content: str) -> None:
-        """Note the question down in the ledger, which refuses what would show single sites."""
+        """Record the question in the ledger, which refuses what would reveal single sites."""
         is_hidden = message["keys"] is not None and message["question"] not in _HARMLESS
         roster = sorted(message["roster"]) if is_hidden else None
         is_analysis = message["question"] in ANALYSES
@@ -265,41 +280,37 @@ class SiteAgent:
         fit, index = self._joined(message), message["index"]
         if fit.answer is None or message["step"] != fit.step:
             raise StaleStepError(f"this site is at step {fit.step}, not {message['step']}")
-        if not 0 <= index < fit.answer.row.n_blocks:
-            raise MessageError(
-                f"the answer has {fit.answer.row.n_blocks} blocks, asked was {index}"
-            )
+        n_blocks = fit.answer.schema.n_blocks
+        if not 0 <= index < n_blocks:
+            raise MessageError(f"the answer has {n_blocks} blocks, but block {index} was asked")
         is_masked = message["attempt"] is not None
-        if self.policy.secure_sum and not is_masked:
+        return {"block": self._block_of(fit.answer, index, message, is_masked)}
+
+    def _block_of(
+        self, answer: Answer, index: int, message: Message, is_masked: bool
+    ) -> NDArray[Any]:
+        if is_masked:
+            return self._masker.masked_block(answer, index, message["step"], message["attempt"])
+        if self.policy.secure_sum:
             raise PolicyError("only masked sums leave this site: ask with secure sum")
-        if is_masked:
-            self._masking.check(message["step"], message["attempt"])
-        return {"block": self._numbers(fit.answer, index, is_masked)}
+        return answer.unmasked_block(index)
 
-    def _numbers(self, answer: Answer, index: int, is_masked: bool) -> np.ndarray[Any, Any]:
-        if is_masked:
-            return self._masking.block(answer, index)
-        block = np.empty(answer.row.n_numbers(index))
-        for piece, values in answer.pieces(index):
-            block[piece.here] = values
-        return block
-
-    def _note(self, message: Message, answer: Answer, is_masked: bool) -> None:
+    def _record(self, message: Message, answer: Answer, is_masked: bool) -> None:
         self.audit.write(
             event="answered",
             fit=message["fit"],
             step=message["step"],
             question=message["question"],
-            fields={name: list(shape) for name, shape in answer.row.field_shapes.items()},
+            fields={name: list(shape) for name, shape in answer.schema.field_shapes.items()},
             n_images=answer.n_images,
-            bytes=8 * answer.row.length,
+            bytes=8 * answer.schema.length,
             masked=is_masked,
             roster=message["roster"],
         )
 
 
-def _settings(facts: Any) -> Settings:
+def _checked_settings(facts: Any) -> Settings:
     try:
         return settings_from(facts)
     except (AttributeError, KeyError, TypeError):
-        raise MessageError("these are not the settings of a fit of this version") from None
+        raise MessageError("the settings are not those of a fit of this version") from None

@@ -1,25 +1,23 @@
 """The ledger of a site: which fits it took part in, and for which roster it answered what.
 
-Two totals over different rosters give away their difference. Hence a site answers about the same
-thing (question, arguments, parameters and latents) for one roster only, and lets the roster of a
-fit change only as often as its policy says. The ledger is on disk, so that a site that is started
-again remembers.
+Two totals over different rosters reveal their difference. Therefore a site answers the same request
+(question, arguments, parameters and latents) for one roster only, and lets the roster of a fit
+change only as often as its policy allows. The ledger is on disk, and survives a restart.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anamorph.federation.protocol.errors import PolicyError, RosterError, StorageError
-from anamorph.federation.site.lines import append_line, whole_lines
+from anamorph.federation.protocol.errors import PolicyError, RosterError
+from anamorph.federation.site.append_only import JsonLines
 from anamorph.federation.site.policy import Policy
 
-# What analyses were answered for is kept together, under a name that no fit can have: a
-# coordinator that calls each of them by another name does not get another roster for it.
+# All analyses share one record, under a name that no fit can have. Otherwise a coordinator could
+# give an analysis a new name and ask it again for another roster.
 _ANALYSES = ""
 
 
@@ -41,47 +39,49 @@ class Ledger:
     Parameters
     ----------
     path : Path
+        Read if it exists, so that limits also hold after a restart.
     policy : Policy
+        Sets the limits.
     """
 
     def __init__(self, path: Path, policy: Policy) -> None:
-        self._path, self._policy = path, policy
+        self._lines, self._policy = JsonLines(path, "the ledger of this site"), policy
         self._fits: dict[str, _FitRecord] = {}
         self._n_analyses = 0
-        for line in whole_lines(path):
-            self._apply(json.loads(line))
+        for line in self._lines.read():
+            self._apply(line)
 
     def begin(self, fit: str) -> None:
-        """Note a fit down."""
+        """Record that a fit exists."""
         if fit not in self._fits:
             self._write({"fit": fit})
 
     def count_fit(self, fit: str) -> None:
-        """Count a fit, unless that would be one too many."""
+        """Count a fit, or refuse it if the limit is reached."""
         if self._fits[fit].is_counted:
             return
         if sum(record.is_counted for record in self._fits.values()) >= self._policy.fits:
             raise PolicyError(
                 f"this site takes part in {self._policy.fits} fits with these images, and this "
-                "would be another: raise 'fits' in its policy to allow it"
+                "would be one more: raise 'fits' in its policy to allow it"
             )
         self._write({"fit": fit, "counted": True})
 
     def count_analysis(self, fit: str) -> None:
-        """Count a question of an analysis, unless that would be one too many."""
+        """Count a question of an analysis, or refuse it if the limit is reached."""
         if self._n_analyses >= self._policy.analyses:
             raise PolicyError(
-                f"this site answers {self._policy.analyses} questions of analyses, and did: raise "
-                "'analyses' in its policy to allow more"
+                f"this site has answered all {self._policy.analyses} questions of analyses that its "
+                "policy allows: raise 'analyses' to allow more"
             )
         self._write({"fit": fit, "analysis": True})
 
     def last_step(self, fit: str) -> int:
-        """Return the highest step that was ever asked in a fit."""
+        """Return the highest step of a fit that this site has seen."""
         return self._fits[fit].last_step
 
     def note_step(self, fit: str, step: int) -> None:
-        """Note down that a fit has come to a step."""
+        """Record that a fit has reached a step."""
         self._write({"fit": fit, "step": step})
 
     def admit(
@@ -93,18 +93,24 @@ class Ledger:
         *,
         is_analysis: bool = False,
     ) -> None:
-        """Note a question down, or refuse it.
+        """Record a question, or refuse it.
 
         Parameters
         ----------
         fit : str
+            Name of the fit or analysis.
         step : int
         content : str
-            Stands for all that the answer depends on; the same question again has the same.
+            Digest of everything that the answer depends on.
         roster : list of str, or None
-            For whom the answer is masked; None where it is not, or holds nothing.
-        is_analysis : bool
-            Whether it is a question of an analysis, and counts with those of all others.
+            The sites whose masks hide the answer. None: it is not masked, or reveals nothing.
+        is_analysis : bool, default False
+            Whether the question belongs to an analysis. All analyses share one record.
+
+        Raises
+        ------
+        RosterError
+            If the same content was answered for another roster, or rosters changed too often.
         """
         line: dict[str, Any] = {"fit": fit, "step": step}
         if roster is not None:
@@ -114,7 +120,7 @@ class Ledger:
         self._write(line)
 
     def count_iteration(self, fit: str) -> None:
-        """Note an iteration down, unless that would be one too many."""
+        """Count an iteration, or refuse it if the limit is reached."""
         if self._fits[fit].n_iterations >= self._policy.iterations:
             raise PolicyError(
                 f"this site takes part in at most {self._policy.iterations} iterations of a fit"
@@ -126,22 +132,17 @@ class Ledger:
         if before is not None and before != roster:
             raise RosterError(
                 f"this was answered for {', '.join(before)} and is not answered for "
-                f"{', '.join(roster)}: the difference would show the sums of single sites"
+                f"{', '.join(roster)}: the difference would reveal the sums of single sites"
             )
         is_change = record.roster is not None and record.roster != roster
         if is_change and record.n_roster_changes >= self._policy.roster_changes:
             raise RosterError(
-                f"the sites of a fit, or of analyses, may change {self._policy.roster_changes} "
-                "times, and did"
+                f"the roster of a fit, or of analyses, may change {self._policy.roster_changes} "
+                "times, and has done so"
             )
 
     def _write(self, line: dict[str, Any]) -> None:
-        try:
-            append_line(self._path, json.dumps(line))
-        except OSError as error:
-            raise StorageError(
-                f"the ledger of this site cannot be written ({error.strerror}): nothing is answered"
-            ) from None
+        self._lines.append(line)
         self._apply(line)
 
     def _apply(self, line: dict[str, Any]) -> None:

@@ -1,46 +1,45 @@
-"""What a site lets others ask: its own file, enforced by its own agent."""
+"""The policy of a site: rules in its own TOML file, enforced by its own agent."""
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError, RosterError, TooFewImagesError
-from anamorph.model.settings import Settings
+from anamorph.federation.protocol.roster import check_enough_sites
 from anamorph.fitting.sums import ANALYSES, FIELDS
-
-#: Masks need two others to hide behind: with one, a total less one's own sum is the other's.
-LEAST_SITES = 3
+from anamorph.model.settings import Settings
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The rules of a site.
+    """What a site answers, and to whom.
 
     Attributes
     ----------
-    minimum_images : int
-        That an answer, or a group in an answer, is about.
-    questions : tuple of str
-        Which of `sums.FIELDS` and `sums.ANALYSES` are answered.
-    iterations : int
-        Of a fit, at most.
-    fits : int
-        How many different fits may ask about these images.
-    analyses : int
-        How many questions of analyses (`sums.ANALYSES`) are answered in all: groups that differ
-        by one image would show it.
-    components : int
-        K, at most.
-    voxels : int
-        Of an image, at most.
-    secure_sum : bool
-        Whether only masked sums leave the site, for at least three sites.
-    roster_changes : int
-        How often the sites of a fit may change: every change shows the coordinator, roughly, the
-        sums of those that left or came.
+    minimum_images : int, default 10
+        Fewest images that an answer, or a group in an answer, may cover.
+    questions : tuple of str, default all
+        Questions of `sums.FIELDS` and `sums.ANALYSES` that are answered.
+    iterations : int, default 200
+        Most iterations of a fit.
+    fits : int, default 1
+        Most fits that may ask about these images.
+    analyses : int, default 10
+        Most questions of analyses (`sums.ANALYSES`), over all analyses: two groups that differ by
+        one image reveal it.
+    components : int, default 256
+        Largest number of components, K.
+    voxels : int, default 2**24
+        Most voxels of an image.
+    secure_sum : bool, default True
+        Whether only masked sums leave the site, summed over at least three sites.
+    roster_changes : int, default 2
+        How often the roster of a fit may change. Every change reveals to the coordinator, roughly,
+        the sums of the sites that left or came.
     """
 
     minimum_images: int = 10
@@ -55,7 +54,22 @@ class Policy:
 
     @classmethod
     def read(cls, path: Path) -> Policy:
-        """Return the policy in a TOML file; what it does not mention is the default."""
+        """Read a policy from a TOML file.
+
+        Parameters
+        ----------
+        path : Path
+            Rules by name; those that it does not mention have their defaults.
+
+        Returns
+        -------
+        Policy
+
+        Raises
+        ------
+        PolicyError
+            If the file cannot be read, or a rule is unknown or has a wrong value.
+        """
         try:
             given = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -69,7 +83,7 @@ class Policy:
 
     @classmethod
     def checked(cls, given: dict[str, Any]) -> Policy:
-        """Return the policy of some rules, or raise a PolicyError that says which is wrong."""
+        """Return a policy with the given rules, or raise a PolicyError that names the wrong one."""
         defaults = {rule.name: getattr(cls(), rule.name) for rule in fields(cls)}
         for name, value in given.items():
             if name not in defaults:
@@ -86,15 +100,14 @@ class Policy:
         return cls(**given)
 
     def check_images(self, n_images: int, what: str = "this site") -> None:
-        """Refuse an answer about too few images."""
+        """Raise a TooFewImagesError if an answer would cover too few images."""
         if n_images < self.minimum_images:
             raise TooFewImagesError(
-                f"{what} has fewer images than the {self.minimum_images} that an answer must be "
-                "about: nothing is answered"
+                f"{what} has fewer images than the {self.minimum_images} that an answer must cover"
             )
 
     def check_question(self, question: str) -> None:
-        """Refuse a question that is not on the list."""
+        """Raise a PolicyError if a question is not on the list."""
         if question not in self.questions:
             raise PolicyError(
                 f"question {question!r} is not answered here; answered are "
@@ -102,26 +115,23 @@ class Policy:
             )
 
     def check_settings(self, settings: Settings, n_iterations: int) -> None:
-        """Refuse a model that is too large, or a fit that is too long."""
-        n_voxels = 1
-        for length in settings.space:
-            n_voxels *= length
+        """Raise a PolicyError if a model is too large, or a fit too long."""
         for what, given, most in (
             ("components", settings.layout.n_latents, self.components),
             ("iterations", n_iterations, self.iterations),
-            ("voxels", n_voxels, self.voxels),
+            ("voxels", math.prod(settings.space), self.voxels),
         ):
             if given > most:
-                raise PolicyError(f"at most {most} {what} are allowed here, and {given} were asked")
+                raise PolicyError(f"this site allows at most {most} {what}, got {given}")
 
     def check_roster(self, name: str, roster: list[str], is_masked: bool) -> None:
-        """Refuse a roster without this site, and sums that would not be hidden."""
+        """Raise an error for a roster without this site, or one that would not hide its sums."""
         if name not in roster or len(set(roster)) != len(roster):
-            raise RosterError(f"the roster must hold {name} and every site once, got {roster}")
+            raise RosterError(f"the roster must list {name}, and every site once, got {roster}")
         if self.secure_sum and not is_masked:
             raise PolicyError("only masked sums leave this site: ask with secure sum")
-        if is_masked and len(roster) < LEAST_SITES:
-            raise RosterError(f"a masked sum needs at least {LEAST_SITES} sites, got {len(roster)}")
+        if is_masked:
+            check_enough_sites(len(roster))
 
 
 def _check_questions(value: object) -> None:

@@ -1,0 +1,76 @@
+"""The format of the images, which must be the same at all sites: grid, channels, likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anamorph.federation.coordinator.calls import call_sites
+from anamorph.federation.protocol.errors import MessageError
+from anamorph.federation.protocol.transport import Transport
+from anamorph.federation.protocol.wire import Message
+from anamorph.images.arrays import ImageFormat
+from anamorph.images.grid import Affine
+
+_TOLERANCE = 1e-3  # mm
+
+
+@dataclass(frozen=True)
+class Description:
+    """The properties that the images of all sites share.
+
+    Attributes
+    ----------
+    format : ImageFormat
+        Likelihood, grid and channels.
+    voxel_size : tuple of float, or None
+        In mm. None for arrays and pictures, which have none.
+    affine : (4, 4) or None
+        Maps voxels to mm. None for arrays and pictures.
+    pad : int
+        Voxels that were added at each side.
+    suffix : str or None
+        Of the files, e.g. ".nii.gz".
+    """
+
+    format: ImageFormat
+    voxel_size: tuple[float, ...] | None
+    affine: Affine | None
+    pad: int
+    suffix: str | None
+
+
+def described(transport: Transport, names: Sequence[str], timeout: float | None) -> Description:
+    """Ask sites for the format of their images, and raise a MessageError where two differ."""
+    answers = call_sites(transport, names, {"do": "describe"}, timeout)
+    first, *others = sorted(answers)
+    for name in others:
+        for what in ("format", "voxel_size", "affine", "pad"):
+            if not _is_same(answers[first][what], answers[name][what]):
+                raise MessageError(
+                    f"the images of {first} and {name} differ in their {what.replace('_', ' ')}: "
+                    "bring them to one grid and one format first"
+                )
+    return _description(answers[first])
+
+
+def _description(answer: Message) -> Description:
+    kind: dict[str, Any] = dict(answer["format"])
+    kind["space"] = tuple(kind["space"])
+    voxel_size = answer["voxel_size"]
+    return Description(
+        ImageFormat(**kind),
+        None if voxel_size is None else tuple(voxel_size),
+        answer["affine"],
+        answer["pad"],
+        answer["suffix"],
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is None or other is None or isinstance(one, dict):
+        return bool(one == other) if not isinstance(one, np.ndarray) else other is not None
+    return np.shape(one) == np.shape(other) and np.allclose(one, other, atol=_TOLERANCE)

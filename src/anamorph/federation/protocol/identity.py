@@ -1,0 +1,98 @@
+"""The identity of a site: its signing key, and the certificates that it checks others by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificate
+
+from anamorph.federation.protocol.errors import SignatureError
+
+PrivateKey = ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+PublicKey = ed25519.Ed25519PublicKey | rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+
+_RSA_PADDING = padding.PSS(padding.MGF1(SHA256()), padding.PSS.DIGEST_LENGTH)
+
+
+class Identity:
+    """The signing key of a site, and the public keys of the sites that it knows.
+
+    Parameters
+    ----------
+    name : str
+        Name of the site.
+    private_key : PrivateKey
+        Ed25519, RSA or elliptic curve.
+    known : dict of PublicKey
+        Public keys of all sites, by name.
+    """
+
+    def __init__(self, name: str, private_key: PrivateKey, known: Mapping[str, PublicKey]) -> None:
+        self.name = name
+        self._private_key = private_key
+        self._known = dict(known)
+
+    @classmethod
+    def from_pem(cls, name: str, private_key: bytes, certificates: Mapping[str, bytes]) -> Identity:
+        """Load an identity from PEM text.
+
+        Parameters
+        ----------
+        name : str
+            Name of the site.
+        private_key : bytes
+            Its key, without a password.
+        certificates : dict of bytes
+            Certificates of all sites, by name.
+
+        Returns
+        -------
+        Identity
+        """
+        key = load_pem_private_key(private_key, password=None)
+        if not isinstance(key, PrivateKey):
+            raise SignatureError(f"the key of {name} must be Ed25519, RSA or elliptic curve")
+        known: dict[str, PublicKey] = {}
+        for site, certificate in certificates.items():
+            public_key = load_pem_x509_certificate(certificate).public_key()
+            if not isinstance(public_key, PublicKey):
+                raise SignatureError(f"the key of {site} must be Ed25519, RSA or elliptic curve")
+            known[site] = public_key
+        return cls(name, key, known)
+
+    def sign(self, data: bytes) -> bytes:
+        """Return this site's signature of some data."""
+        key = self._private_key
+        if isinstance(key, ed25519.Ed25519PrivateKey):
+            return key.sign(data)
+        if isinstance(key, rsa.RSAPrivateKey):
+            return key.sign(data, _RSA_PADDING, SHA256())
+        return key.sign(data, ec.ECDSA(SHA256()))
+
+    def verify(self, name: str, data: bytes, signature: bytes) -> None:
+        """Raise a SignatureError unless the named site is known and signed the data."""
+        key = self._known.get(name)
+        if key is None:
+            raise SignatureError(f"{name} has no certificate here: its keys are not trusted")
+        try:
+            if isinstance(key, ed25519.Ed25519PublicKey):
+                key.verify(signature, data)
+            elif isinstance(key, rsa.RSAPublicKey):
+                key.verify(signature, data, _RSA_PADDING, SHA256())
+            else:
+                key.verify(signature, data, ec.ECDSA(SHA256()))
+        except InvalidSignature:
+            raise SignatureError(
+                f"a key that claims to come from {name} is not signed by it"
+            ) from None
+
+
+def new_identities(names: Sequence[str]) -> list[Identity]:
+    """Return fresh identities that know each other, for sites that share one process."""
+    keys = {name: ed25519.Ed25519PrivateKey.generate() for name in names}
+    known = {name: key.public_key() for name, key in keys.items()}
+    return [Identity(name, key, known) for name, key in keys.items()]

@@ -1,0 +1,184 @@
+"""One fit at one site: its images, its latents, and the step that they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.fitting.cohort import Cohort
+from anamorph.federation.protocol.answers import Answer, AnswerSchema
+from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
+from anamorph.federation.site.policy import Policy
+from anamorph.federation.site.published_parameters import PublishedParameters
+from anamorph.federation.protocol.questions import answer_shapes
+from anamorph.federation.site.group_sums import group_sums
+from anamorph.federation.site.latent_store import LatentStore
+from anamorph.federation.protocol.wire import Message, pack
+from anamorph.model.generator import Generator
+from anamorph.images.collection import ImageCollection
+from anamorph.arrays.namespaces import to_host
+from anamorph.model.predicting import Predictor
+from anamorph.model.settings import Settings
+from anamorph.fitting.sums import FIELDS, Sums
+
+# The answer depends on the images alone, not on parameters or latents.
+_ABOUT_IMAGES_ALONE = ("moments",)
+
+
+class SiteFit:
+    """What a site keeps during a fit.
+
+    Parameters
+    ----------
+    name : str
+        Name of the fit.
+    settings : Settings
+        Settings of the fit.
+    images : ImageCollection
+        All N images of the site.
+    identities : N texts or numbers
+        One for each image, unique over all sites. Starting latents are drawn from them.
+    folder : Path
+        For latents, and for sums that are too large for memory.
+    memory_budget : int or None
+        Bytes for a batch of images. None: the default of `Cohort`.
+    device : {"cpu", "cuda", "auto"}, default "cpu"
+    n_threads : int, optional
+        By default all processors.
+
+    Attributes
+    ----------
+    step : int or None
+        The step that was answered last. None after a failure, when it is not known.
+    answer : Answer or None
+        The answer to that step.
+    content : str
+        Digest of everything that the answer depends on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        images: ImageCollection,
+        identities: Sequence[int | str],
+        folder: Path,
+        memory_budget: int | None,
+        device: str = "cpu",
+        n_threads: int | None = None,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.cohort = Cohort.placed(
+            device, images, settings, identities, memory_budget, scratch=folder
+        )
+        self.published = PublishedParameters(settings)
+        self.step: int | None = None
+        self.answer: Answer | None = None
+        self.content = ""
+        self._images, self._device, self._n_threads = images, device, n_threads
+        self._store = LatentStore(folder)
+        self._request = ""
+        self._lacks_latents = False
+
+    def go_back(self, target: int, step: int, *, was_there: bool, may_encode: bool) -> None:
+        """Go back to the latents after a step, and continue the numbering from another.
+
+        Parameters
+        ----------
+        target : int
+            The step whose latents are restored. 0: none.
+        step : int
+            The number from which steps continue.
+        was_there : bool
+            Whether this site had reached the target. A site that was away when a step was taken has
+            older latents, which do not belong to it.
+        may_encode : bool
+            Whether missing latents may be computed by encoding the images, once parameters arrive.
+        """
+        latents = self._store.load(target, len(self._images)) if target and was_there else None
+        if target and latents is None and not may_encode:
+            raise StaleStepError(f"this site has no latents of step {target}")
+        if latents is None:
+            self._store.clear()
+        else:
+            self.cohort.restore(latents)
+            self._store.drop(before=target, after=target)
+        self.cohort.withdraw()
+        self.published = PublishedParameters(self.settings)
+        self.step, self.answer = step, None
+        self._lacks_latents = bool(target) and latents is None
+
+    def take_block(self, message: Message) -> None:
+        """Take a block of one parameter array, after freeing the array that it replaces."""
+        self.cohort.withdraw()
+        self.published.take_block(message)
+
+    def take_parameters(self, published: Message | None) -> None:
+        """Take the parameters that come with a question, if there are any."""
+        if published is None:
+            return
+        version, warp_version = published["version"], published["warp_version"]
+        if self.published.take(version, published["arrays"], warp_version):
+            self.cohort.publish(self.published.parameters().beside(self.cohort.namespace))
+
+    def request(self, question: str, arguments: Mapping[str, Any]) -> str:
+        """Return the digest of a question and the published parameters, the same at all sites."""
+        asked = pack({"question": question, "arguments": dict(arguments)})
+        return _digest(asked + self.published.digest.encode())
+
+    def is_repeated(self, step: int, request: str) -> bool:
+        """Return whether a question repeats the last one."""
+        return (step, request) == (self.step, self._request)
+
+    def check_next(self, step: int) -> None:
+        """Raise a StaleStepError unless a step is the next one."""
+        if self.step is None:
+            raise StaleStepError("this site does not know the step of the fit: restore one")
+        if step != self.step + 1:
+            raise StaleStepError(f"this site is at step {self.step}, but was asked step {step}")
+
+    def content_of(self, question: str, request: str) -> str:
+        """Return the digest of everything that the answer to a question depends on here."""
+        if question in _ABOUT_IMAGES_ALONE:
+            return question
+        return request + _digest(to_host(self.cohort.latents).tobytes())
+
+    def answer_next(
+        self, message: Message, request: str, columns: Mapping[str, Sequence[str]], policy: Policy
+    ) -> Answer:
+        """Answer the next question. Changed latents are on disk before the answer leaves."""
+        step, question, arguments = message["step"], message["question"], message["arguments"]
+        content = self.content_of(question, request)
+        self.step, self.answer = None, None  # until everything has succeeded
+        if self._lacks_latents:
+            self.cohort.restore(self._encoded_latents())
+        before = self.cohort.latents
+        schema = AnswerSchema(answer_shapes(question, self.settings, arguments))
+        if question in FIELDS:
+            sums: Sums = getattr(self.cohort, question)(**arguments).in_memory()
+        else:
+            sums = group_sums(self._encoded_latents(), columns, arguments, policy)
+        if {name: value.shape for name, value in sums.fields.items()} != schema.field_shapes:
+            raise SiteFailure(f"the sums of {question} have wrong shapes")
+        answer = Answer(sums, schema)
+        if self.cohort.latents is not before or self._lacks_latents:
+            self._store.save(step, to_host(self.cohort.latents))
+        self._store.drop(before=message["keep_from"])
+        self._lacks_latents = False
+        self.step, self.answer, self.content, self._request = step, answer, content, request
+        return answer
+
+    def _encoded_latents(self) -> NDArray[np.float64]:
+        """Return the most probable latents (N, K) of the images under the published parameters."""
+        generator = Generator(self.settings, self.published.parameters())
+        return Predictor(generator, self._device, self._n_threads).encode(self._images).latents
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
