@@ -1,7 +1,7 @@
 """The settings of the paper's experiments, by name.
 
-Where the paper's nu_0 is the number of latents, or is not printed, it is left to the default,
-which is that number, so that it follows when somebody asks for fewer latents.
+Where the paper's nu_0 is the number of latents, or is not printed, no preset sets it: its default
+is that number, and follows when somebody asks for fewer latents.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+
+from anamorph.model.checks import check_choice
 
 #: Arguments of `ShapeAppearanceModel` by name of the preset.
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -77,12 +79,16 @@ def preset(name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        For `ShapeAppearanceModel`.
+        Arguments of `ShapeAppearanceModel`.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such preset.
 
     Examples
     --------
     >>> ShapeAppearanceModel(**preset("faces") | {"n_components": 32})  # doctest: +SKIP
     """
-    if name not in PRESETS:
-        raise ValueError(f"preset must be one of {tuple(PRESETS)}, got {name!r}")
+    check_choice("preset", name, tuple(PRESETS))
     return dict(PRESETS[name])

@@ -1,4 +1,7 @@
-"""Arguments and options that several commands share, with the help that they show."""
+"""Arguments and options that several commands share, with the help that they show.
+
+Those that set up a model and its fit come from the table of hyperparameters.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-_IMAGES_PANEL = "Images"
+from anamorph.cli.terminal.settings import setting_option
+from anamorph.model.hyperparameters import FITTING, IMAGES
+
 _TALK_PANEL = "Messages"
 
 _IMAGES_HELP = (
@@ -24,6 +29,24 @@ OutputFolder = Annotated[
     Path,
     typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write to; made if need be."),
 ]
+ModelOutput = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Model file to write. Latents go beside it, to FILE's name with .latents.tsv.",
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=FITTING,
+        help="Written after every iteration, resumed from if it exists, and removed at the end; "
+        "by default beside the model, with .checkpoint.",
+    ),
+]
 Latents = Annotated[
     Path | None,
     typer.Option(
@@ -33,17 +56,11 @@ Latents = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", "-f", metavar="", help="Replace output files that exist already.")
 ]
-Threads = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Threads to use; by default as many as processors."),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Where to compute: cpu (by default), cuda (a GPU), or auto (the GPU if it pays).",
-    ),
-]
+Threads = Annotated[int | None, setting_option("n_threads")]
+Device = Annotated[str | None, setting_option("device")]
+Memory = Annotated[str | None, setting_option("memory_budget")]
+Likelihood = Annotated[str | None, setting_option("likelihood")]
+ChannelAxis = Annotated[int | None, setting_option("channel_axis")]
 Probabilities = Annotated[
     bool,
     typer.Option(
@@ -59,7 +76,7 @@ Tissues = Annotated[
     typer.Option(
         "--tissues",
         metavar="",
-        rich_help_panel=_IMAGES_PANEL,
+        rich_help_panel=IMAGES,
         help="Images are tissue maps, several files per subject: give one quoted pattern for each "
         "class, e.g. 'rc1*.nii' 'rc2*.nii'. What they leave is the background.",
     ),
@@ -69,7 +86,7 @@ ParticipantsTable = Annotated[
     typer.Option(
         "--participants",
         metavar="TSV",
-        rich_help_panel=_IMAGES_PANEL,
+        rich_help_panel=IMAGES,
         help="Table with a column participant_id (BIDS): use only images of these participants, "
         "and name them by it. By default images are named by their files.",
     ),
@@ -79,8 +96,18 @@ Resample = Annotated[
     typer.Option(
         "--resample",
         metavar="",
-        rich_help_panel=_IMAGES_PANEL,
+        rich_help_panel=IMAGES,
         help="Bring all images onto one grid by their affines; what lies outside is missing.",
+    ),
+]
+Pad = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        rich_help_panel=IMAGES,
+        help="Add a missing margin of N voxels, so that what leaves the image on one side does "
+        "not come back on the other.",
     ),
 ]
 CacheFolder = Annotated[
@@ -88,7 +115,7 @@ CacheFolder = Annotated[
     typer.Option(
         "--cache",
         metavar="FOLDER",
-        rich_help_panel=_IMAGES_PANEL,
+        rich_help_panel=IMAGES,
         help="Keep decoded images here for the next command; by default in a temporary folder.",
     ),
 ]
