@@ -26,21 +26,12 @@ def settings_table() -> str:
         cells = (
             f"[`{entry.name}`](#{entry.name})",
             f"`{entry.flag}`" if entry.flag else "",
-            entry.accepted.words(),
-            shown_default(entry),
-            entry.meaning + layouts_note(entry),
+            entry.accepted.words,
+            entry.default_words or "none",
+            f"{entry.help}.{layouts_note(entry)}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def shown_default(entry: Hyperparameter) -> str:
-    """Return the default as written in Python, or what None stands for."""
-    if entry.default is not None:
-        return f"`{entry.default!r}`".replace("'", '"')
-    if entry.when_none is not None:
-        return f"`{entry.when_none}`"
-    return entry.default_words.strip(": ") or "none"
 
 
 def layouts_note(entry: Hyperparameter) -> str:

@@ -223,7 +223,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         arguments = checked_arguments(self.get_params(deep=False))
         images = open_images(X, self.likelihood, self.channel_axis)
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
-        seed = arguments["random_state"]
+        seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
         def tell(progress: Progress) -> None:

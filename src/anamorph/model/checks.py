@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -85,39 +86,34 @@ class Accepted(NamedTuple):
 
     Attributes
     ----------
-    words : callable
-        Returns e.g. "an integer >= 1".
+    words : str
+        E.g. "an integer >= 1".
     check : callable
         Takes the name of the argument and a value; returns the value as plain Python, or raises
         a ValueError.
     """
 
-    words: Callable[[], str]
+    words: str
     check: Callable[[str, Any], Any]
 
 
 def integers(lowest: int) -> Accepted:
     """Accept integers that are not below the lowest."""
     return Accepted(
-        lambda: f"an integer >= {lowest}", lambda name, value: check_integer(name, value, lowest)
+        f"an integer >= {lowest}", lambda name, value: check_integer(name, value, lowest)
     )
 
 
 def numbers(words: str, *, is_positive: bool = False) -> Accepted:
     """Accept finite numbers that are not negative, or not even zero."""
-    return Accepted(
-        lambda: words, lambda name, value: check_number(name, value, is_positive=is_positive)
-    )
+    return Accepted(words, partial(check_number, is_positive=is_positive))
 
 
 def choices(find: Callable[[], tuple[str, ...]]) -> Accepted:
     """Accept some words, which are looked up when there is a value to check."""
-    return Accepted(
-        lambda: ", ".join(f'"{choice}"' for choice in find()),
-        lambda name, value: check_choice(name, value, find()),
-    )
+    return Accepted("one of these words", lambda name, value: check_choice(name, value, find()))
 
 
 def unchecked(words: str) -> Accepted:
     """Accept any value for now, because only the images tell which are right."""
-    return Accepted(lambda: words, lambda _, value: value)
+    return Accepted(words, lambda _, value: value)

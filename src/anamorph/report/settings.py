@@ -40,30 +40,28 @@ def _image_rows(model: ShapeAppearanceModel) -> list[Row]:
 
 
 def _shown_value(model: ShapeAppearanceModel, entry: Hyperparameter) -> str:
-    """Return the value that the fit had, and whether somebody chose it."""
-    settings, given = model.settings_, getattr(model, entry.name)
-    value = getattr(settings, entry.name, entry.when_none if given is None else given)
-    shown = entry.shown(value)
+    """Return the value that the fit had, and whether it is the default."""
+    given, layout = getattr(model, entry.name), model.settings_.layout
+    value = getattr(model.settings_, entry.name, given)
+    shown = entry.default_words or "none" if value is None else entry.shown(value)
     if entry.name == "n_components":
-        layout = settings.layout
         if model.latents == "separate":
             shown = f"{layout.n_appearance} for appearance, {layout.n_shape} for shape"
-        return f"{shown} ({model.latents})"
-    if entry.name == "likelihood":
-        return shown
-    if entry.name == "voxel_size":
-        return f"{shown} mm" if model.origin_.affine is not None else shown
-    if entry.name == "n_iter":
+        shown += f" ({model.latents})"
+    elif entry.name == "n_iter":
         shown = f"{model.n_iter_} of at most {shown}"
+    elif entry.name == "voxel_size" and model.origin_.affine is not None:
+        shown += " mm"
     if not np.array_equal(given, entry.default):
         return shown
-    return f"{shown} (default{entry.default_words})"
+    explained = f": {entry.none_means}" if entry.none_means and value is not None else ""
+    return f"{shown} (default{explained})"
 
 
 def _meaning(model: ShapeAppearanceModel, entry: Hyperparameter) -> str:
-    """Return what a setting does, in this model."""
+    """Return what a setting does, or what its value means in this model."""
     if entry.name == "likelihood":
         return f"For {LIKELIHOODS[model.likelihood]}."
     if entry.name == "n_components":
         return f"Numbers that describe an image: {LATENTS[model.latents]}."
-    return entry.meaning
+    return f"{entry.help}."

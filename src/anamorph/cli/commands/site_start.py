@@ -14,7 +14,7 @@ from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.extras import needs_nvflare
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.settings import Labels, chosen_likelihood
+from anamorph.cli.terminal.settings import chosen_likelihood
 from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def start(
         ),
     ] = None,
     likelihood: options.Likelihood = None,
-    labels: Labels = False,
+    labels: options.Labels = False,
     classes: Annotated[
         int | None,
         typer.Option(

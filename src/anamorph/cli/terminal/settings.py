@@ -9,83 +9,36 @@ from __future__ import annotations
 import functools
 import inspect
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from anamorph.cli.terminal import values
+from anamorph.cli.terminal import options, values
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.model.hyperparameters import HYPERPARAMETERS, KEYS, MACHINE, MODEL
+from anamorph.model.hyperparameters import HYPERPARAMETERS, KEYS
 from anamorph.model.presets import PRESETS, preset
 
 Command = Callable[..., None]
 
 
-def setting_option(name: str) -> Any:
-    """Return the option of a hyperparameter, with its help, for an annotation of a parameter."""
-    entry = HYPERPARAMETERS[name]
-    return typer.Option(
-        *([entry.flag, entry.short] if entry.short else [entry.flag]),
-        metavar=entry.typed,
-        min=entry.lowest_typed,
-        rich_help_panel=None if entry.group == MACHINE else entry.group,
-        help=entry.help,
-    )
-
-
-Preset = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=MODEL,
-        help="Settings of the paper: faces, digits, brains2d or brains3d. Everything else that is "
-        "set overrides them.",
-    ),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="TOML",
-        rich_help_panel=MODEL,
-        help="Settings from a file, e.g. 'components = 20', which flags override. Keys are "
-        f"{', '.join(KEYS)}.",
-    ),
-]
-Labels = Annotated[
-    bool,
-    typer.Option(
-        "--labels",
-        metavar="",
-        rich_help_panel=MODEL,
-        help="Images are label maps: the same as --likelihood categorical.",
-    ),
-]
-
-
-def _parameters() -> dict[str, inspect.Parameter]:
-    """Return the parameters that stand for settings in a command, in the order of the help."""
-    annotations: dict[str, Any] = {"preset": Preset, "config": Config}
+def _parameters() -> Iterator[inspect.Parameter]:
+    """Yield the parameters that stand for settings in a command, in the order of the help."""
+    by_name = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    yield by_name("preset", default=None, annotation=options.Preset)
+    yield by_name("config", default=None, annotation=options.Config)
     for name, entry in HYPERPARAMETERS.items():
         if entry.flag:
             kind: Any = values.KINDS.get(entry.typed, str)
-            annotations[name] = Annotated[kind | None, setting_option(name)]
+            annotation = Annotated[kind | None, options.setting_option(name)]
+            yield by_name(name, default=None, annotation=annotation)
         if name == "likelihood":
-            annotations["labels"] = Labels
-    return {
-        name: inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if name == "labels" else None,
-            annotation=annotation,
-        )
-        for name, annotation in annotations.items()
-    }
+            yield by_name("labels", default=False, annotation=options.Labels)
 
 
-_PARAMETERS = _parameters()
+_PARAMETERS = {parameter.name: parameter for parameter in _parameters()}
 
 
 @dataclass(frozen=True)
