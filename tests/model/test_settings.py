@@ -19,7 +19,7 @@ from anamorph.model.hyperparameters import (
     KEYS,
     LAYOUTS,
     checked_arguments,
-    likelihood_summaries,
+    likelihood_briefs,
 )
 from anamorph.model.settings import checked_settings
 
@@ -120,7 +120,7 @@ def test_an_argument_is_checked_once_on_the_way_of_a_fit(monkeypatch):
 
 
 def test_the_table_knows_every_likelihood_without_importing_any():
-    assert set(likelihood_summaries()) == set(LIKELIHOODS)
+    assert set(likelihood_briefs()) == set(LIKELIHOODS)
     for name in LIKELIHOODS:
         assert name in HYPERPARAMETERS["likelihood"].help
     code = "import sys, anamorph.model.hyperparameters, anamorph.cli; print(*sys.modules)"

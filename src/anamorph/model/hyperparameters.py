@@ -52,22 +52,23 @@ _COMPONENTS = Accepted(
 _BALANCE = Accepted("two numbers, > 0 and >= 0", lambda _, value: checks.checked_balance(value))
 
 
-def likelihood_summaries() -> dict[str, str]:
-    """Return what each likelihood is for, by its name, without importing Numba.
+def likelihood_briefs() -> dict[str, str]:
+    """Return what each likelihood is for, in a word, by its name.
 
-    Each has a file of its name, whose first words say it, up to a comma or colon.
+    Read from the attributes `name` and `brief` in their files: importing them would import Numba.
     """
-    folder = Path(__file__).parents[1] / "likelihoods"
-    files = [path for path in folder.glob("[!_]*.py") if path.stem != "base"]
-    return {
-        path.stem: re.split("[:,.]", path.read_text(encoding="utf-8").lstrip('"'), maxsplit=1)[0]
-        for path in sorted(files)
-    }
+    briefs = {}
+    for path in sorted((Path(__file__).parents[1] / "likelihoods").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        found = dict(re.findall(r'^    (name|brief) = "(.+)"$', text, re.MULTILINE))
+        if "name" in found:
+            briefs[found["name"]] = found.get("brief", "")
+    return briefs
 
 
 def _listed_likelihoods() -> str:
-    found = likelihood_summaries().items()
-    *others, last = (f"{name} ({words[0].lower()}{words[1:]})" for name, words in found)
+    briefs = likelihood_briefs().items()
+    *others, last = (f"{name} ({brief})" if brief else name for name, brief in briefs)
     return f"{', '.join(others)} or {last}"
 
 
