@@ -41,8 +41,8 @@ from anamorph.federation.site.policy import Policy
 from anamorph.images.arrays import ArrayImages
 from anamorph.images.collection import open_images
 from anamorph.kernels.threads import one_blas_thread
-from anamorph.model.arguments import checked_settings
 from anamorph.model.parameters import Parameters
+from anamorph.model.settings import checked_settings
 from benchmarks.model import DIGITS
 
 NAMES = ("site1", "site2", "site3")

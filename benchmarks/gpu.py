@@ -23,8 +23,8 @@ from anamorph.fitting.sites import LocalSites
 from anamorph.geometry import pull, push, shoot, velocity
 from anamorph.images.arrays import ImageFormat
 from anamorph.kernels.errors import DeviceError
-from anamorph.model.arguments import checked_settings
 from anamorph.model.presets import preset
+from anamorph.model.settings import checked_settings
 from anamorph.solvers import solve_velocity
 from benchmarks.model import BRAINS, DIGITS
 

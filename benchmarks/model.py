@@ -15,8 +15,8 @@ from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.em import Fit
 from anamorph.fitting.sites import LocalSites
 from anamorph.images.arrays import ArrayImages
-from anamorph.model.arguments import checked_settings
 from anamorph.model.generator import Generator
+from anamorph.model.settings import checked_settings
 from benchmarks.paired import seconds
 from benchmarks.simulate import label_volume
 

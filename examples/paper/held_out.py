@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from anamorph.compare.layouts import Comparison, hide_boxes, layout_models, score_hidden
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.hidden import HiddenImages
-from anamorph.model.arguments import LAYOUTS
+from anamorph.model.hyperparameters import LAYOUTS
 from anamorph.model.presets import preset
 from anamorph.plots import plot_comparison
 from anamorph.plots.rendering import HUES

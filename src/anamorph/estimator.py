@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from anamorph.arrays.devices import DEVICES
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.progress import Progress
 from anamorph.fitting.run import Ending, run_fit
@@ -22,13 +21,13 @@ from anamorph.images.files import FileImages
 from anamorph.images.grid import Grid
 from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.latents import draw_latents
-from anamorph.likelihoods import LIKELIHOODS
-from anamorph.model.arguments import check_choice, checked_seed, checked_settings, checked_start
+from anamorph.model.checks import check_choice
 from anamorph.model.encoding import Encoded
 from anamorph.model.generator import Generator
+from anamorph.model.hyperparameters import checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
-from anamorph.model.settings import Settings
+from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
 
 Array = NDArray[np.floating]
@@ -221,13 +220,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         X, start, checkpoint, callback
             As in `fit`.
         """
-        check_choice("likelihood", self.likelihood, tuple(LIKELIHOODS))
-        check_choice("device", self.device, DEVICES)
+        arguments = checked_arguments(self.get_params(deep=False))
         images = open_images(X, self.likelihood, self.channel_axis)
-        settings = checked_settings(
-            self.get_params(deep=False), images.format, len(images), images.voxel_size
-        )
-        seed = checked_seed(self.random_state)
+        settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
+        seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
         def tell(progress: Progress) -> None:

@@ -60,7 +60,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(
     n_done = len(read_tensors(checkpoint, "checkpoint", 1)[1]["objective"])
     few = ("-k", 2, "--iterations", n_done + 2, "--threads", 1)
     result = anamorph("fit", pictures, "-o", output, *few, succeeds=True)
-    assert f"Reading {checkpoint}, to go on from it" in result.stdout
+    assert f"Reading {checkpoint}, to resume from it" in result.stdout
     assert not checkpoint.exists()
     anamorph("fit", pictures, "-o", whole, *few, succeeds=True)
     model, expected = ShapeAppearanceModel.load(output), ShapeAppearanceModel.load(whole)

@@ -36,4 +36,4 @@ def test_a_fit_that_is_stopped_leaves_no_copies_of_images(stopped_fit, number):
     assert os.listdir(temporary) == []
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        assert "the same command goes on" in process.stderr_text
+        assert "the same command resumes the fit" in process.stderr_text

@@ -8,12 +8,11 @@ import typer
 from anamorph.cli import app
 from anamorph.cli.terminal import values
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.flags import KEYS
 from anamorph.cli.terminal.images import find_files, natural_order
 from anamorph.cli.terminal.messages import counted
-from anamorph.cli.terminal.settings import merged_settings, read_settings
-from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+from anamorph.cli.terminal.settings import ModelSettings, command_with_settings, read_settings
 from anamorph.model import presets
+from anamorph.model.hyperparameters import KEYS
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def test_flags_override_the_file_which_overrides_the_preset(tmp_path):
     config = tmp_path / "settings.toml"
     config.write_text("components = 5\nshape_penalty = [1, 2, 3, 4, 5]\nmemory = '1GB'\n")
     flags = {"n_components": "7", "n_iter": None, "balance": "1,0"}
-    settings = merged_settings("digits", config, flags)
+    settings = ModelSettings("digits", config, flags=flags).merged()
     assert settings["n_components"] == 7
     assert settings["shape_penalty"] == (1, 2, 3, 4, 5)
     assert settings["memory_budget"] == 10**9
@@ -81,14 +80,14 @@ def test_help_lists_the_keys_of_settings_files(command):
 def test_settings_reach_a_command_as_one_by_the_names_of_the_estimator():
     given = {}
 
-    @with_settings("preset", "labels", "components", "prior_dof")
-    def command(text, settings: TypedSettings, force=False):
+    @command_with_settings("preset", "labels", "n_components", "prior_dof")
+    def command(text, settings: ModelSettings, force=False):
         given.update(text=text, force=force, **settings.merged())
 
     assert list(inspect.signature(command).parameters) == [
-        "text", "preset", "labels", "components", "prior_dof", "force",
+        "text", "preset", "labels", "n_components", "prior_dof", "force",
     ]  # fmt: skip
-    typed = {"preset": "digits", "labels": True, "components": "7", "prior_dof": None}
+    typed = {"preset": "digits", "labels": True, "n_components": "7", "prior_dof": None}
     command(text="a", force=True, **typed)
     assert given == presets.preset("digits") | {
         "likelihood": "categorical", "n_components": 7, "text": "a", "force": True,
@@ -97,14 +96,14 @@ def test_settings_reach_a_command_as_one_by_the_names_of_the_estimator():
 
 def test_every_setting_of_a_file_is_an_option_of_fit():
     options = typer.main.get_command(app).commands["fit"].params
-    assert {key.replace("-", "_") for key in KEYS} < {option.name for option in options}
+    assert {f"--{key}" for key in KEYS} < {name for option in options for name in option.opts}
 
 
 @pytest.mark.parametrize("name", presets.PRESETS)
 def test_presets_are_arguments_of_the_estimator(name):
     from anamorph import ShapeAppearanceModel
     from anamorph.images.arrays import ImageFormat
-    from anamorph.model.arguments import checked_settings
+    from anamorph.model.settings import checked_settings
 
     model = ShapeAppearanceModel(**presets.preset(name))
     space = (8, 8, 8) if name == "brains3d" else (8, 8)
@@ -118,7 +117,7 @@ def test_there_is_no_such_preset():
     with pytest.raises(ValueError, match="must be one of"):
         presets.preset("cats")
     with pytest.raises(CommandError, match="--preset must be one of faces, digits"):
-        merged_settings("cats", None, {})
+        ModelSettings("cats").merged()
 
 
 def test_one_thing_is_not_several():

@@ -130,7 +130,7 @@ def test_a_client_that_is_killed_goes_on_with_the_same_command(
         again.kill()
     assert again.returncode == 0, stderr
     assert stderr == ""
-    assert "to go on from it" in stdout
+    assert "to resume from it" in stdout
     model = ShapeAppearanceModel.load(output)
     assert model.n_iter_ == 8
     assert np.allclose(model.objective_, whole.objective_, rtol=1e-6, atol=0)

@@ -12,7 +12,7 @@ from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Grid
 from anamorph.images.names import match_tissues
-from anamorph.model.arguments import checked_settings
+from anamorph.model.settings import checked_settings
 from tests.conftest import one_line
 from tests.images.filemaking import (
     EVERYTHING,

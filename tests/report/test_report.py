@@ -95,7 +95,7 @@ def test_numbers_are_said_in_words(page):
 
 
 def test_settings_say_which_are_defaults(page):
-    assert "(default for this likelihood)" in page
+    assert "(default: those of the likelihood)" in page
     rows = re.findall(r'<th scope="row">([^<]+)</th><td>([^<]*)</td>', page)
     assert dict(rows)["Latents"] == "3 (joint)"
     assert dict(rows)["Tolerance"] == "none (default)"

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection, open_images
-from anamorph.model.arguments import checked_components
+from anamorph.model.checks import checked_components
 from anamorph.model.encoding import Encoded
 
 Float64Array = NDArray[np.float64]

@@ -21,7 +21,7 @@ from anamorph.images.collection import ImageCollection
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.kernels.threads import slabs
-from anamorph.model.arguments import check_integer
+from anamorph.model.checks import check_integer
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 

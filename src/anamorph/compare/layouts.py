@@ -20,9 +20,15 @@ from anamorph.images.collection import Images, open_images
 from anamorph.images.errors import ImageError
 from anamorph.images.hidden import Boxes, HiddenImages
 from anamorph.likelihoods import LIKELIHOODS
-from anamorph.model.arguments import LAYOUTS, check_choice, checked_components, checked_seed
+from anamorph.model.checks import (
+    ArgumentError,
+    check_choice,
+    checked_components,
+    checked_seed,
+)
 from anamorph.model.encoding import encode
 from anamorph.model.generator import Generator
+from anamorph.model.hyperparameters import LAYOUTS
 from anamorph.model.predicting import Predictor
 
 Float64Array = NDArray[np.float64]
@@ -134,7 +140,7 @@ def layout_models(
         As for `compare_layouts`.
     """
     if not layouts:
-        raise ValueError(f"layouts must be some of {LAYOUTS}, got none")
+        raise ArgumentError(f"layouts must be some of {LAYOUTS}, got none")
     return {name: _model(name, n_components, random_state, model_arguments) for name in layouts}
 
 
@@ -147,7 +153,7 @@ def _model(
         (checked // 2, checked - checked // 2) if isinstance(checked, int) else checked
     )
     if layout == "separate" and appearance < 1:
-        raise ValueError(
+        raise ArgumentError(
             f"n_components must be at least 2 for layout 'separate', got {n_components!r}"
         )
     number = (appearance, shape) if layout == "separate" else appearance + shape

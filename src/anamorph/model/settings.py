@@ -1,11 +1,25 @@
-"""What stays fixed during a fit: the grid, likelihood, penalties and layout of the latents."""
+"""What stays fixed during a fit: the grid, likelihood, penalties and layout of the latents.
+
+`checked_settings` makes it from the arguments of the estimator (`hyperparameters` checks each on
+its own) and from the images.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from anamorph.geometry.grid import check_voxel_size
+from anamorph.images.arrays import ImageFormat
+from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood
+from anamorph.model.checks import ArgumentError, argument_errors
+from anamorph.model.hyperparameters import checked_arguments
 
 
 @dataclass(frozen=True)
@@ -33,14 +47,14 @@ class LatentLayout:
         """Return the layout "joint", "separate", "shape" or "appearance"."""
         if name == "separate":
             if not isinstance(n_components, tuple):
-                raise ValueError(
-                    "n_components must be a pair (n_appearance, n_shape) when latents='separate', "
-                    f"got {n_components!r}"
+                raise ArgumentError(
+                    "n_components must be a pair when latents='separate', for appearance and for "
+                    f"shape, e.g. 10,20, got {n_components!r}"
                 )
             n_appearance, n_shape = n_components
             return cls(n_appearance + n_shape, n_appearance, n_shape, n_appearance)
         if isinstance(n_components, tuple):
-            raise ValueError(
+            raise ArgumentError(
                 f"n_components must be one integer when latents={name!r}, got {n_components!r}"
             )
         n_appearance = 0 if name == "shape" else n_components
@@ -126,3 +140,90 @@ class Settings:
     def n_shape_hessian(self) -> int:
         """Number of values in which the d x d shape Hessian of a voxel is packed."""
         return self.n_dims * (self.n_dims + 1) // 2
+
+
+def checked_settings(
+    arguments: Mapping[str, Any],
+    image_format: ImageFormat,
+    n_images: int,
+    voxel_size: tuple[float, ...] | None = None,
+) -> Settings:
+    """Return the settings of a fit.
+
+    Parameters
+    ----------
+    arguments : dict
+        All arguments of the estimator.
+    image_format : ImageFormat
+    n_images : int
+    voxel_size : 2 or 3 numbers, optional
+        That of the images, which an argument overrides; by default 1 along every axis.
+
+    Returns
+    -------
+    Settings
+
+    Raises
+    ------
+    ArgumentError
+        If a value is not accepted, on its own, with others or with these images.
+    """
+    return completed_settings(checked_arguments(arguments), image_format, n_images, voxel_size)
+
+
+def completed_settings(
+    arguments: Mapping[str, Any],
+    image_format: ImageFormat,
+    n_images: int,
+    voxel_size: tuple[float, ...] | None = None,
+) -> Settings:
+    """Do what `checked_settings` does, with arguments that `checked_arguments` has returned.
+
+    It only checks how arguments go together, and with the images.
+    """
+    layout = LatentLayout.named(arguments["latents"], arguments["n_components"])
+    if layout.n_latents > n_images - 1:
+        raise ArgumentError(
+            f"n_components must be at most the number of images less one, got "
+            f"{layout.n_latents} for {n_images} images"
+        )
+    prior_dof = arguments["prior_dof"]
+    prior_dof = float(layout.n_latents) if prior_dof is None else prior_dof
+    if arguments["voxel_size"] is not None:
+        voxel_size = arguments["voxel_size"]
+    with argument_errors():
+        check_prior_dof(prior_dof, layout.n_latents)
+        voxel_size = check_voxel_size(voxel_size, len(image_format.space))
+    penalties = {
+        f"{name}_penalty": arguments[f"{name}_penalty"] or weights
+        for name, weights in LIKELIHOODS[arguments["likelihood"]].default_penalties.items()
+    }
+    return Settings(
+        likelihood_name=image_format.likelihood,
+        layout=layout,
+        space=image_format.space,
+        n_channels=image_format.n_channels,
+        voxel_size=voxel_size,
+        balance=arguments["balance"],
+        prior_dof=prior_dof,
+        n_steps=arguments["n_steps"],
+        decimation=arguments["decimation"],
+        **penalties,
+    )
+
+
+def checked_start(
+    start: ArrayLike | None, n_images: int, n_latents: int
+) -> NDArray[np.float64] | None:
+    """Return starting latents (N, K), if any are given."""
+    if start is None:
+        return None
+    try:
+        latents = np.array(start, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"start must hold numbers, got {type(start).__name__}") from None
+    if latents.shape != (n_images, n_latents):
+        raise ArgumentError(f"start must have shape ({n_images}, {n_latents}), got {latents.shape}")
+    if not np.isfinite(latents).all():
+        raise ArgumentError("start must be finite, got NaN or infinity")
+    return latents

@@ -11,7 +11,7 @@ from matplotlib.animation import PillowWriter
 from matplotlib.figure import Figure
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.model.arguments import check_integer
+from anamorph.model.checks import check_integer
 from anamorph.plots.model_images import along_mode, mean_image
 from anamorph.plots.panels import model_frame, model_palette, panel_size, signed
 from anamorph.plots.rendering import Limits

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.geometry import jacobian_determinant
-from anamorph.model.arguments import check_choice, check_integer
+from anamorph.model.checks import check_choice, check_integer
 from anamorph.plots.panels import axes_or_new, panel_size
 from anamorph.plots.rendering import BACKGROUND, MISSING, palette_of
 from anamorph.plots.views import View, frame_of

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.model.arguments import check_integer
+from anamorph.model.checks import check_integer
 from anamorph.plots.model_images import (
     MOST_IMAGES,
     Images,

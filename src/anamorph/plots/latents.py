@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from anamorph.model.arguments import check_integer
+from anamorph.model.checks import check_integer
 from anamorph.plots.panels import AnyFigure, axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection
 from anamorph.latents import mode_standard_deviations
-from anamorph.model.arguments import check_integer
+from anamorph.model.checks import check_integer
 
 Array = NDArray[np.floating]
 Images = NDArray[Any] | Sequence[Any] | ImageCollection  # those that have a length

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anamorph.cli.commands.fit import fit as fit_command
-from anamorph.cli.commands.fit import fit_with
-from anamorph.cli.terminal import setting_options as setting
+from anamorph.cli.commands.fit import fit_files
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.images import ImageArguments
+from anamorph.cli.terminal.messages import talking
 from anamorph.cli.terminal.places import beside
-from anamorph.cli.terminal.typed_settings import with_settings
+from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -68,44 +68,32 @@ anamorph cluster fit --scheduler tcp://localhost:8786 'faces/*.png' -o faces.saf
 app = typer.Typer(no_args_is_help=True, help="Learn a model on the workers of a Dask cluster.")
 
 
-def _with_options_of(command: Callable[..., None]) -> Callable[..., Any]:
-    """Give a command all arguments and options of another in place of its ``**options``."""
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = [
-            parameter
-            for parameter in inspect.signature(function, eval_str=True).parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        names = {parameter.name for parameter in own}
-        others = inspect.signature(command, eval_str=True).parameters.values()
-        all_of_them = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in (*(other for other in others if other.name not in names), *own)
-        ]
-        function.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
 @app.command(epilog=EXAMPLES)
-@with_settings(but=("threads",))
-@_with_options_of(inspect.unwrap(fit_command))
+@command_with_settings(but=("n_threads",))
 def fit(
+    images: options.Images,
+    settings: ModelSettings,
+    checkpoint: options.Checkpoint = None,
+    tissues: options.Tissues = False,
+    participants: options.ParticipantsTable = None,
+    resample: options.Resample = False,
+    pad: options.Pad = 0,
+    cache: options.CacheFolder = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
     *,
     scheduler: Scheduler,
-    output: setting.ModelOutput,
+    output: options.ModelOutput,
     scratch: Scratch = None,
     partitions: Partitions = None,
     threads: TaskThreads = None,
-    **options: Any,
 ) -> None:
     """Learn a model from images, on the workers of a Dask cluster.
 
     All machines must see the images, and a folder for latents, under the
     same paths. Workers may come, go and die. Ctrl-C stops the fit, and the
-    same command goes on where it stopped.
+    same command resumes it.
     """
     if importlib.util.find_spec("distributed") is None:
         raise CommandError(
@@ -117,7 +105,7 @@ def fit(
         files: FileImages,
         checkpoint: Path,
         advance: Callable[[Progress], object],
-    ) -> ShapeAppearanceModel:
+    ) -> None:
         from anamorph.cluster import ClusterError, connect, fit_on_cluster
         from anamorph.cluster.storage import remove_abandoned
 
@@ -126,7 +114,7 @@ def fit(
         folder = scratch or beside(output, ".cluster")
         try:
             with connect(scheduler) as client:
-                return fit_on_cluster(
+                fit_on_cluster(
                     model,
                     files,
                     client,
@@ -138,5 +126,7 @@ def fit(
         except ClusterError as error:
             raise CommandError(str(error)) from None
 
-    options["settings"] = options["settings"].also(n_threads=threads)
-    fit_with(fit_there, "cluster fit", output=output, **options)
+    given = ImageArguments(images, tissues, participants, resample, cache)
+    settings = settings.also(n_threads=threads)
+    with talking("cluster fit", quiet, as_json) as messages:
+        fit_files(fit_there, messages, given, settings, output, checkpoint, pad=pad, force=force)

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anamorph.cli.terminal import options, values
-from anamorph.cli.terminal import setting_options as setting
-from anamorph.cli.terminal.errors import CommandError, checking
+from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.figures import save_figure
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import reserve
-from anamorph.cli.terminal.settings import check_settings
-from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.compare.layouts import Comparison
@@ -28,7 +26,9 @@ anamorph compare labels/ --labels -k 8 --layouts joint,shape -o comparison/"""
 _DEFAULTS = {"n_components": 16, "random_state": 0}
 
 
-@with_settings("preset", "config", "likelihood", "labels", "iterations", "threads", "device")
+@command_with_settings(
+    *("preset", "config", "likelihood", "labels", "n_iter", "n_threads", "device", "channel_axis")
+)
 def compare(
     images: options.Images,
     output: options.OutputFolder,
@@ -57,13 +57,12 @@ def compare(
         int | None,
         typer.Option(metavar="N", help="Of what is hidden, and of the fits; by default 0."),
     ] = None,
-    settings: TypedSettings,
+    settings: ModelSettings,
     force: options.Force = False,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
-    pad: setting.Pad = 0,
-    channel_axis: setting.ChannelAxis = None,
+    pad: options.Pad = 0,
     cache: options.CacheFolder = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
@@ -75,8 +74,8 @@ def compare(
     it. Writes comparison.tsv (a row per image) and comparison.png.
     """
     with talking("compare", quiet, as_json) as messages:
-        own = {"n_components": components, "channel_axis": channel_axis, "random_state": seed}
-        arguments = settings.also(**own).merged(tissues)
+        settings = settings.also(n_components=components, random_state=seed)
+        arguments = settings.merged(tissues)
         chosen = _checked_layouts(layouts)
         if not 0 < fraction < 1:
             raise CommandError(f"--fraction must be between 0 and 1, got {fraction}")
@@ -91,7 +90,7 @@ def compare(
 
 
 def _checked_layouts(text: str | None) -> tuple[str, ...]:
-    from anamorph.model.arguments import LAYOUTS
+    from anamorph.model.hyperparameters import LAYOUTS
 
     chosen = LAYOUTS if text is None else values.words("--layouts", text)
     for name in chosen:
@@ -114,11 +113,8 @@ def _compared(
 
     arguments = _DEFAULTS | arguments
     arguments.pop("latents", None)  # layouts stand for all of them
-    with checking():
-        models = list(layout_models(layouts=layouts, **arguments).values())
-    files = given.open_to_fit(models[0], found, pad)
-    for model in models:
-        check_settings(model, files)
+    model = next(iter(layout_models(layouts=layouts, **arguments).values()))
+    files = given.open_to_fit(model, found, pad)
     with FitDisplay(messages) as display:
         display.stage(f"Fitting {counted(len(layouts), 'kind')} of models to {len(found)} images")
         return compare_layouts(

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anamorph.cli.commands.fit import tell_how_to_go_on
+from anamorph.cli.commands.fit import tell_how_to_resume
 from anamorph.cli.commands.simulate import InTheOpen
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal import setting_options as setting
-from anamorph.cli.terminal.errors import INTERRUPTED, checking
+from anamorph.cli.terminal.errors import INTERRUPTED
 from anamorph.cli.terminal.extras import needs_nvflare
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
-from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
+from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
     from anamorph.federation.nvflare.kit import Kit
@@ -48,14 +48,15 @@ Timeout = Annotated[
 ]
 
 
-@with_settings(but=("likelihood", "labels", "device", "memory"))  # these are for sites to say
+# The sites say what their images are, and where they compute.
+@command_with_settings(but=("likelihood", "labels", "device", "memory_budget", "channel_axis"))
 def fit(
     kit: CoordinatorKit,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
     ],
-    settings: TypedSettings,
-    checkpoint: setting.Checkpoint = None,
+    settings: ModelSettings,
+    checkpoint: options.Checkpoint = None,
     in_the_open: InTheOpen = False,
     patience: Patience = 600.0,
     timeout: Timeout = None,
@@ -76,7 +77,7 @@ def fit(
 
     Starts the coordinator's server, waits for the sites and asks them for
     sums. A site that dies may come back. Ctrl-C stops it, and the same
-    command goes on where it stopped.
+    command resumes it.
     """
     needs_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
@@ -85,7 +86,7 @@ def fit(
     with talking("federation fit", quiet, as_json) as messages:
         opened = open_kit(kit, as_site=False)
         arguments = settings.merged()
-        _check(arguments)
+        checked_arguments(arguments)  # before sites are asked what their images are
         reserve([output], [settings.config], force=force)
         checkpoint = checkpoint or beside(output, ".checkpoint")
         check_checkpoint(checkpoint, [output, settings.config])
@@ -95,17 +96,6 @@ def fit(
         result = _drive(opened, request, patience, go_on, messages)
         _tell(output, result, messages)
         checkpoint.unlink(missing_ok=True)
-
-
-def _check(arguments: dict[str, Any]) -> None:
-    """Check what can be checked before sites say what their images are."""
-    from anamorph.kernels.threads import use_threads
-    from anamorph.model.arguments import checked_seed
-
-    with checking():
-        checked_seed(arguments.get("random_state"))
-        with use_threads(arguments.get("n_threads")):
-            pass
 
 
 def _drive(
@@ -122,7 +112,7 @@ def _drive(
             with Driver(kit, watch, patience) as driver:
                 return driver.fit(request, go_on)
     except KeyboardInterrupt as interrupt:
-        tell_how_to_go_on(Path(request.checkpoint))
+        tell_how_to_resume(Path(request.checkpoint))
         raise typer.Exit(INTERRUPTED) from interrupt
 
 

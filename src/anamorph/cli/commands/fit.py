@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal import setting_options as setting
 from anamorph.cli.terminal.errors import INTERRUPTED, CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
-from anamorph.cli.terminal.settings import check_settings
-from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -31,17 +29,16 @@ anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
 anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
 
 
-@with_settings()
+@command_with_settings()
 def fit(
     images: options.Images,
-    output: setting.ModelOutput,
-    settings: TypedSettings,
-    checkpoint: setting.Checkpoint = None,
+    output: options.ModelOutput,
+    settings: ModelSettings,
+    checkpoint: options.Checkpoint = None,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
-    pad: setting.Pad = 0,
-    channel_axis: setting.ChannelAxis = None,
+    pad: options.Pad = 0,
     cache: options.CacheFolder = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -51,67 +48,60 @@ def fit(
 
     From the images alone it finds a mean, modes of shape and appearance, and
     a few numbers (latents) for every image. Ctrl-C stops it, and the same
-    command goes on where it stopped.
+    command resumes it.
     """
-    fit_with(fit_here, "fit", **locals())
+    given = ImageArguments(images, tissues, participants, resample, cache)
+    with talking("fit", quiet, as_json) as messages:
+        fit_files(_fit_here, messages, given, settings, output, checkpoint, pad=pad, force=force)
 
 
 #: Fits a model to opened images, given where the checkpoint is and what to call after iterations.
 FitModel = Callable[
-    ["ShapeAppearanceModel", "FileImages", Path, Callable[["Progress"], object]],
-    "ShapeAppearanceModel",
+    ["ShapeAppearanceModel", "FileImages", Path, Callable[["Progress"], object]], object
 ]
 
 
-def fit_here(
+def _fit_here(
     model: ShapeAppearanceModel,
     files: FileImages,
     checkpoint: Path,
     advance: Callable[[Progress], object],
-) -> ShapeAppearanceModel:
+) -> None:
     """Fit a model in this process."""
-    return model.fit(files, checkpoint=checkpoint, callback=advance)
+    model.fit(files, checkpoint=checkpoint, callback=advance)
 
 
-def fit_with(
+def fit_files(
     fit_model: FitModel,
-    command: str,
-    *,
-    images: list[str],
+    messages: Messages,
+    given: ImageArguments,
+    settings: ModelSettings,
     output: Path,
-    settings: TypedSettings,
     checkpoint: Path | None,
-    tissues: bool,
-    participants: Path | None,
-    resample: bool,
+    *,
     pad: int,
-    channel_axis: int | None,
-    cache: Path | None,
     force: bool,
-    quiet: bool,
-    as_json: bool,
 ) -> None:
     """Do what ``anamorph fit`` does, wherever the model is fitted.
 
     Parameters
     ----------
     fit_model : callable
-    command : str
-        Its name, as in "cluster fit".
-    images, output, settings, ...
+        Fits the model, here or elsewhere.
+    messages : Messages
+    given : ImageArguments
+    settings, output, checkpoint, pad, force
         The options of `fit`.
     """
-    with talking(command, quiet, as_json) as messages:
-        arguments = settings.also(channel_axis=channel_axis).merged(tissues)
-        given = ImageArguments(images, tissues, participants, resample, cache)
-        found = given.find_several()
-        table = beside(output, ".latents.tsv")
-        inputs = [*given.inputs(found), settings.config]
-        reserve([output, table], inputs, force=force)
-        checkpoint = checkpoint or beside(output, ".checkpoint")
-        check_checkpoint(checkpoint, [output, table, *inputs])
-        model = _fit(fit_model, arguments, given, found, pad, checkpoint, messages)
-        _write(model, found, output, table, checkpoint, messages)
+    arguments = settings.merged(given.tissues)
+    found = given.find_several()
+    table = beside(output, ".latents.tsv")
+    inputs = [*given.inputs(found), settings.config]
+    reserve([output, table], inputs, force=force)
+    checkpoint = checkpoint or beside(output, ".checkpoint")
+    check_checkpoint(checkpoint, [output, table, *inputs])
+    model = _fit(fit_model, arguments, given, found, pad, checkpoint, messages)
+    _write(model, found, output, table, checkpoint, messages)
 
 
 def _fit(
@@ -131,24 +121,24 @@ def _fit(
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
             files = given.open_to_fit(model, found, pad)
-            check_settings(model, files)
             display.stage(
-                f"Reading {checkpoint}, to go on from it"
+                f"Reading {checkpoint}, to resume from it"
                 if checkpoint.exists()
                 else "Starting (where kernels are not compiled yet, this takes a minute)"
             )
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            return fit_model(model, files, checkpoint, display.advance)
-    except KeyboardInterrupt as interrupt:  # told once the bar is gone, which would break the line
-        tell_how_to_go_on(checkpoint)
+            fit_model(model, files, checkpoint, display.advance)
+    except KeyboardInterrupt as interrupt:  # said once the bar is gone, which would break the line
+        tell_how_to_resume(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
+    return model
 
 
-def tell_how_to_go_on(checkpoint: Path) -> None:
-    """Say, after Ctrl-C, what is kept and how a fit goes on."""
+def tell_how_to_resume(checkpoint: Path) -> None:
+    """Say, after Ctrl-C, what is kept and which command resumes the fit."""
     if checkpoint.exists():
         command = shlex.join(["anamorph", *sys.argv[1:]])
-        text = f"Stopped; {checkpoint} is kept, and the same command goes on: {command}"
+        text = f"Stopped; {checkpoint} is kept, and the same command resumes the fit: {command}"
     else:
         text = "Stopped before the first iteration was done; nothing was written"
     print(text, file=sys.stderr)

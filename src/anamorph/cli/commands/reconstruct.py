@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.errors import checking
 from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import counted, talking
 from anamorph.cli.terminal.models import latent_source, load_model, output_of, write_images
@@ -52,11 +51,10 @@ def reconstruct(
     _appearance): NIfTI in the space of the images, PNG if they were pictures,
     else .npy.
     """
-    from anamorph.model.arguments import check_choice
+    from anamorph.model.checks import check_choice
 
     with talking("reconstruct", quiet, as_json) as messages:
-        with checking():
-            check_choice("--part", part, tuple(_ENDINGS))
+        check_choice("--part", part, tuple(_ENDINGS))
         model = load_model(model_file, threads, device)
         written = output_of(model, probabilities)
         given = ImageArguments(images or [], tissues, participants, resample, cache)

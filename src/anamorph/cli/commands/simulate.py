@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal import setting_options as setting
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
-from anamorph.cli.terminal.settings import check_settings
-from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
+from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.cli.terminal.bar import FitDisplay
@@ -46,22 +44,22 @@ InTheOpen = Annotated[
 ]
 
 
-@with_settings(
-    *("preset", "config", "components", "likelihood", "labels", "latents"),
-    *("iterations", "seed", "threads"),
+@command_with_settings(
+    *("preset", "config", "n_components", "likelihood", "labels", "latents"),
+    *("n_iter", "random_state", "n_threads"),
 )
 def simulate(
     images: options.Images,
-    output: setting.ModelOutput,
+    output: options.ModelOutput,
     *,
     sites: NumberOfSites = 3,
     policy: PolicyFile = None,
     in_the_open: InTheOpen = False,
-    settings: TypedSettings,
+    settings: ModelSettings,
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
-    pad: setting.Pad = 0,
+    pad: options.Pad = 0,
     cache: options.CacheFolder = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -74,6 +72,7 @@ def simulate(
     """
     from anamorph.cli.terminal.bar import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.model.settings import checked_settings
 
     with talking("simulate", quiet, as_json) as messages:
         arguments = settings.merged(tissues)
@@ -90,7 +89,10 @@ def simulate(
             display.stage(f"Reading {len(found)} images")
             model = ShapeAppearanceModel(**arguments)
             files: Any = given.open_to_fit(model, found, pad)
-            check_settings(model, files)
+            # Before sites make their folders, which the next run would not replace.
+            checked_settings(
+                model.get_params(deep=False), files.format, len(files), files.voxel_size
+            )
             transport = _transport(files, sites, folder, rules, settings.flags["n_threads"])
             result = _fit(model, transport, checkpoint, in_the_open, display)
         _write(model, result, output, checkpoint, folder, messages)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anamorph.cli.terminal import options, values
-from anamorph.cli.terminal import setting_options as setting
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.extras import needs_nvflare
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.settings import chosen_likelihood
+from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
     from anamorph.federation.nvflare.site_data import SiteData
@@ -44,8 +44,8 @@ def start(
             help="What others may ask, e.g. 'minimum_images = 20'; by default a careful one.",
         ),
     ] = None,
-    likelihood: setting.Likelihood = None,
-    labels: setting.Labels = False,
+    likelihood: options.Likelihood = None,
+    labels: options.Labels = False,
     classes: Annotated[
         int | None,
         typer.Option(
@@ -67,18 +67,18 @@ def start(
         ),
     ] = None,
     resample: options.Resample = False,
-    pad: setting.Pad = 0,
-    channel_axis: setting.ChannelAxis = None,
+    pad: options.Pad = 0,
+    channel_axis: options.ChannelAxis = None,
     cache: options.CacheFolder = None,
     threads: options.Threads = None,
     device: options.Device = None,
-    memory: setting.Memory = None,
+    memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Lend images to a federation: sums over them leave this computer, they do not.
 
     Connects to the coordinator, and waits for it where it is not there yet.
-    Ctrl-C stops it; started again, the site goes on where it was.
+    Ctrl-C stops it; started again, the site continues where it was.
     """
     needs_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
@@ -116,15 +116,10 @@ def start(
 
 def _check(lent: SiteData, name: str, messages: Messages) -> None:
     """Find out now what a coordinator would otherwise find out later."""
-    from anamorph.arrays.devices import DEVICES, find_gpu
-    from anamorph.cli.terminal.errors import checking
+    from anamorph.arrays.devices import find_gpu
     from anamorph.federation.protocol.errors import PolicyError
-    from anamorph.likelihoods import LIKELIHOODS
-    from anamorph.model.arguments import check_choice
 
-    with checking():
-        check_choice("likelihood", lent.likelihood, tuple(LIKELIHOODS))
-        check_choice("device", lent.device, DEVICES)
+    checked_arguments({"likelihood": lent.likelihood, "device": lent.device})
     if lent.device == "cuda":
         find_gpu()
     images = lent.open_images()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from anamorph.cli.terminal.flags import FLAGS
 from anamorph.federation.protocol.errors import FederationError
 from anamorph.images.errors import ImageError, TableError
 from anamorph.kernels.errors import DeviceError
+from anamorph.model.checks import ArgumentError
+from anamorph.model.hyperparameters import FLAGS
 from anamorph.storage.errors import ModelFileError
 
 BAD_INPUT = 1
@@ -28,18 +27,6 @@ class CommandError(Exception):
     """Something that whoever typed the command can put right."""
 
 
-@contextmanager
-def checking() -> Iterator[None]:
-    """Turn what checks of values find, a ValueError, into a CommandError.
-
-    Only checks belong into this block: anywhere else a ValueError is a bug.
-    """
-    try:
-        yield
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-
-
 class OneLineErrors(TyperGroup):
     """The group of all commands, which ends them with one line where input is to blame."""
 
@@ -48,6 +35,7 @@ class OneLineErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except (
+            ArgumentError,
             CommandError,
             DeviceError,
             FederationError,

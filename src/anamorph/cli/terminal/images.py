@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anamorph.cli.terminal.errors import CommandError, checking
+from anamorph.cli.terminal.errors import CommandError
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -77,10 +77,10 @@ class ImageArguments:
         """Return images to fit a model to, with a margin of some voxels."""
         from anamorph.images.files import FileImages
         from anamorph.likelihoods import LIKELIHOODS
-        from anamorph.model.arguments import check_choice
+        from anamorph.model.checks import check_choice
 
-        with checking():  # it decides how files are read
-            check_choice("likelihood", model.likelihood, tuple(LIKELIHOODS))
+        # Before the fit checks it, since it decides how files are read.
+        check_choice("likelihood", model.likelihood, tuple(LIKELIHOODS))
         return FileImages(
             images.for_reader,
             model.likelihood,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from anamorph.cli.terminal.errors import checking
 from anamorph.cli.terminal.messages import counted
 
 if TYPE_CHECKING:
@@ -28,11 +27,10 @@ def load_model(
     """Return the model in a file, to be used with some threads or on a GPU."""
     from anamorph.arrays.devices import DEVICES
     from anamorph.estimator import ShapeAppearanceModel
-    from anamorph.model.arguments import check_choice
+    from anamorph.model.checks import check_choice
 
     model = ShapeAppearanceModel.load(path)
-    with checking():
-        check_choice("device", device or "cpu", DEVICES)
+    check_choice("device", device or "cpu", DEVICES)
     model.n_threads, model.device = threads, device or "cpu"
     return model
 

@@ -1,19 +1,49 @@
-"""Arguments and options that several commands share, with the help that they show."""
+"""Arguments and options that several commands share, with the help that they show.
+
+Those that set up a model and its fit come from the table of hyperparameters.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-_IMAGES_PANEL = "Images"
-_TALK_PANEL = "Messages"
+from anamorph.model.hyperparameters import (
+    FITTING,
+    HYPERPARAMETERS,
+    IMAGES,
+    KEYS,
+    MACHINE,
+    MODEL,
+)
+
+_TALK = "Messages"
 
 _IMAGES_HELP = (
     "Image files, folders of them, or quoted patterns like 'scans/*.nii.gz' "
     "(NIfTI, PNG, JPEG, TIFF, .npy, .npz; one image per file)."
 )
+
+
+def _option(help_text: str, *names: str, metavar: str = "", panel: str | None = None) -> Any:
+    """Return an option; without a metavar it is a switch."""
+    return typer.Option(*names, metavar=metavar, rich_help_panel=panel, help=help_text)
+
+
+def setting_option(name: str) -> Any:
+    """Return the option of a hyperparameter, with its help and default."""
+    entry = HYPERPARAMETERS[name]
+    default = f"; by default {entry.default_words}" if entry.default_words else ""
+    return typer.Option(
+        *filter(None, (entry.flag, entry.short)),
+        metavar=entry.typed,
+        min=entry.lowest_typed,
+        rich_help_panel=None if entry.group == MACHINE else entry.group,
+        help=f"{entry.help}{default}.",
+    )
+
 
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model file, as written by 'anamorph fit'.")
@@ -21,94 +51,121 @@ ModelFile = Annotated[
 Images = Annotated[list[str], typer.Argument(metavar="IMAGES", help=_IMAGES_HELP)]
 OptionalImages = Annotated[list[str] | None, typer.Argument(metavar="IMAGES", help=_IMAGES_HELP)]
 OutputFolder = Annotated[
+    Path, _option("Folder to write to; made if need be.", "--output", "-o", metavar="FOLDER")
+]
+ModelOutput = Annotated[
     Path,
-    typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write to; made if need be."),
+    _option(
+        "Model file to write. Latents go beside it, to FILE's name with .latents.tsv.",
+        *("--output", "-o"),
+        metavar="FILE",
+    ),
+]
+Preset = Annotated[
+    str | None,
+    _option(
+        "Settings of the paper: faces, digits, brains2d or brains3d. Everything else that is set "
+        "overrides them.",
+        metavar="NAME",
+        panel=MODEL,
+    ),
+]
+Config = Annotated[
+    Path | None,
+    _option(
+        "Settings from a file, e.g. 'components = 20', which flags override. Keys are "
+        f"{', '.join(KEYS)}.",
+        metavar="TOML",
+        panel=MODEL,
+    ),
+]
+Labels = Annotated[
+    bool,
+    _option(
+        "Images are label maps: the same as --likelihood categorical.", "--labels", panel=MODEL
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    _option(
+        "Written after every iteration, resumed from if it exists, and removed at the end; by "
+        "default beside the model, with .checkpoint.",
+        metavar="FILE",
+        panel=FITTING,
+    ),
 ]
 Latents = Annotated[
     Path | None,
-    typer.Option(
-        metavar="TSV", help="Table of latents, as written by 'fit' or 'encode', instead of images."
-    ),
+    _option("Table of latents, as written by 'fit' or 'encode', instead of images.", metavar="TSV"),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", "-f", metavar="", help="Replace output files that exist already.")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Threads to use; by default as many as processors."),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Where to compute: cpu (by default), cuda (a GPU), or auto (the GPU if it pays).",
-    ),
-]
+Force = Annotated[bool, _option("Replace output files that exist already.", "--force", "-f")]
+Threads = Annotated[int | None, setting_option("n_threads")]
+Device = Annotated[str | None, setting_option("device")]
+Memory = Annotated[str | None, setting_option("memory_budget")]
+Likelihood = Annotated[str | None, setting_option("likelihood")]
+ChannelAxis = Annotated[int | None, setting_option("channel_axis")]
 Probabilities = Annotated[
     bool,
-    typer.Option(
+    _option(
+        "Categorical models: write probabilities of all classes, and not a map of the number of "
+        "the most probable class (from 0; the background of tissue maps is the last).",
         "--probabilities",
-        metavar="",
-        help="Categorical models: write probabilities of all classes, and not a map of the number "
-        "of the most probable class (from 0; the background of tissue maps is the last).",
     ),
 ]
-
 Tissues = Annotated[
     bool,
-    typer.Option(
-        "--tissues",
-        metavar="",
-        rich_help_panel=_IMAGES_PANEL,
-        help="Images are tissue maps, several files per subject: give one quoted pattern for each "
+    _option(
+        "Images are tissue maps, several files per subject: give one quoted pattern for each "
         "class, e.g. 'rc1*.nii' 'rc2*.nii'. What they leave is the background.",
+        "--tissues",
+        panel=IMAGES,
     ),
 ]
 ParticipantsTable = Annotated[
     Path | None,
-    typer.Option(
+    _option(
+        "Table with a column participant_id (BIDS): use only images of these participants, and "
+        "name them by it. By default images are named by their files.",
         "--participants",
         metavar="TSV",
-        rich_help_panel=_IMAGES_PANEL,
-        help="Table with a column participant_id (BIDS): use only images of these participants, "
-        "and name them by it. By default images are named by their files.",
+        panel=IMAGES,
     ),
 ]
 Resample = Annotated[
     bool,
-    typer.Option(
+    _option(
+        "Bring all images onto one grid by their affines; what lies outside is missing.",
         "--resample",
-        metavar="",
-        rich_help_panel=_IMAGES_PANEL,
-        help="Bring all images onto one grid by their affines; what lies outside is missing.",
+        panel=IMAGES,
+    ),
+]
+Pad = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="N",
+        rich_help_panel=IMAGES,
+        help="Add a missing margin of N voxels, so that what leaves the image on one side does "
+        "not come back on the other.",
     ),
 ]
 CacheFolder = Annotated[
     Path | None,
-    typer.Option(
+    _option(
+        "Keep decoded images here for the next command; by default in a temporary folder.",
         "--cache",
         metavar="FOLDER",
-        rich_help_panel=_IMAGES_PANEL,
-        help="Keep decoded images here for the next command; by default in a temporary folder.",
+        panel=IMAGES,
     ),
 ]
-
 Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        metavar="",
-        rich_help_panel=_TALK_PANEL,
-        help="Say nothing but errors and what was asked for.",
-    ),
+    bool, _option("Say nothing but errors and what was asked for.", "--quiet", "-q", panel=_TALK)
 ]
 AsJson = Annotated[
     bool,
-    typer.Option(
+    _option(
+        "End with one JSON object on standard output; everything else goes to standard error.",
         "--json",
-        metavar="",
-        rich_help_panel=_TALK_PANEL,
-        help="End with one JSON object on standard output; everything else goes to standard error.",
+        panel=_TALK,
     ),
 ]

@@ -1,53 +1,124 @@
-"""Settings of a fit: those of a preset, changed by a TOML file, changed by flags."""
+"""Settings of a model on the command line: options from the table of hyperparameters, and values.
+
+A command with a parameter ``settings: ModelSettings`` gets all options of the table by the
+decorator `command_with_settings`. A preset gives way to a TOML file, which gives way to flags.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import typer
 
-from anamorph.cli.terminal import values
-from anamorph.cli.terminal.errors import CommandError, checking
-from anamorph.cli.terminal.flags import FLAGS, KEYS
-from anamorph.model.presets import PRESETS
+from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal.errors import CommandError
+from anamorph.model.hyperparameters import HYPERPARAMETERS, KEYS
+from anamorph.model.presets import PRESETS, preset
 
-if TYPE_CHECKING:
-    from anamorph.estimator import ShapeAppearanceModel
-    from anamorph.images.files import FileImages
-
-_PARSERS: dict[str, Callable[[str, str], Any]] = {
-    "n_components": values.components,
-    "shape_penalty": values.numbers,
-    "appearance_penalty": values.numbers,
-    "mean_penalty": values.numbers,
-    "balance": values.numbers,
-    "voxel_size": values.numbers,
-    "memory_budget": values.memory,
-}
+Command = Callable[..., None]
 
 
-def merged_settings(
-    preset: str | None, config: Path | None, flags: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return arguments of the estimator.
+def _parameters() -> Iterator[inspect.Parameter]:
+    """Yield the parameters that stand for settings in a command, in the order of the help."""
+    by_name = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    yield by_name("preset", default=None, annotation=options.Preset)
+    yield by_name("config", default=None, annotation=options.Config)
+    for name, entry in HYPERPARAMETERS.items():
+        if entry.flag:
+            kind: Any = values.KINDS.get(entry.typed, str)
+            annotation = Annotated[kind | None, options.setting_option(name)]
+            yield by_name(name, default=None, annotation=annotation)
+        if name == "likelihood":
+            yield by_name("labels", default=False, annotation=options.Labels)
+
+
+_PARAMETERS = {parameter.name: parameter for parameter in _parameters()}
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The settings of a model as somebody typed them.
+
+    Attributes
+    ----------
+    preset : str or None
+        The name of a preset.
+    config : Path or None
+        A TOML file.
+    labels : bool
+        Whether images are label maps.
+    flags : dict
+        All others, by the argument of the estimator that they set; None: not typed.
+    """
+
+    preset: str | None = None
+    config: Path | None = None
+    labels: bool = False
+    flags: dict[str, Any] = field(default_factory=dict)
+
+    def also(self, **flags: Any) -> ModelSettings:
+        """Return these settings with others, by the argument of the estimator that they set."""
+        return replace(self, flags=self.flags | flags)
+
+    def merged(self, tissues: bool = False) -> dict[str, Any]:
+        """Return the arguments of the estimator that the preset, the file and the flags set.
+
+        Parameters
+        ----------
+        tissues : bool
+            Whether images are tissue maps; by default not.
+        """
+        likelihood = chosen_likelihood(self.flags.get("likelihood"), self.labels, tissues)
+        typed = self.flags | {"likelihood": likelihood}
+        if self.preset is not None and self.preset not in PRESETS:
+            raise CommandError(f"--preset must be one of {', '.join(PRESETS)}, got {self.preset}")
+        return (
+            ({} if self.preset is None else preset(self.preset))
+            | ({} if self.config is None else read_settings(self.config))
+            | {name: _parsed(name, value) for name, value in typed.items() if value is not None}
+        )
+
+
+def command_with_settings(*names: str, but: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Give a command the options of settings, in place of its parameter ``settings``.
+
+    Typer makes options from the parameters of a function. The decorated command has one parameter
+    for each setting in its signature, collects what was typed into one `ModelSettings` and calls
+    the function with it. All other parameters are passed on by name.
 
     Parameters
     ----------
-    preset : str, optional
-        Name of a preset, which gives way to everything else.
-    config : Path, optional
-        A TOML file, which gives way to flags.
-    flags : dict
-        What was typed, by name of the argument; None was not typed.
+    *names : str
+        Arguments of the estimator, or "preset", "config" and "labels"; by default all.
+    but : collection of str
+        Those of all to leave out; by default none.
     """
-    if preset is not None and preset not in PRESETS:
-        raise CommandError(f"--preset must be one of {', '.join(PRESETS)}, got {preset}")
-    typed = {name: _parsed(name, value) for name, value in flags.items() if value is not None}
-    chosen = dict(PRESETS[preset]) if preset is not None else {}
-    return chosen | ({} if config is None else read_settings(config)) | typed
+    chosen = [_PARAMETERS[name] for name in names or _PARAMETERS if name not in but]
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            flags = {option.name: given.pop(option.name) for option in chosen}
+            beyond = {
+                name: flags.pop(name) for name in ("preset", "config", "labels") if name in flags
+            }
+            command(settings=ModelSettings(**beyond, flags=flags), **given)
+
+        parameters: list[inspect.Parameter] = []
+        for own in inspect.signature(command, eval_str=True).parameters.values():
+            parameters += chosen if own.annotation is ModelSettings else [own]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        )
+        return run
+
+    return decorate
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -61,10 +132,16 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise CommandError(f"{path} is not a TOML file: {error}") from None
     settings = {}
     for key, value in table.items():
-        known = key.replace("_", "-")
-        if known not in KEYS:
+        name = KEYS.get(key.replace("_", "-"))
+        if name is None:
             raise CommandError(f"{path} sets {key!r}, and settings are {', '.join(KEYS)}")
-        settings[KEYS[known]] = _from_toml(path, key, KEYS[known], value)
+        if isinstance(value, dict):
+            raise CommandError(f"{path}: {key} must be a value, not a table")
+        if isinstance(value, list):
+            if not all(isinstance(item, int | float) for item in value):
+                raise CommandError(f"{path}: {key} must be a list of numbers, got {value}")
+            value = tuple(value)
+        settings[name] = _parsed(name, value)
     return settings
 
 
@@ -82,37 +159,8 @@ def chosen_likelihood(likelihood: str | None, labels: bool, tissues: bool) -> st
     return "categorical"
 
 
-def check_settings(model: ShapeAppearanceModel, files: FileImages) -> None:
-    """Check settings before a fit does, in which a ValueError would be a bug."""
-    from anamorph.arrays.devices import DEVICES
-    from anamorph.kernels.threads import use_threads
-    from anamorph.model.arguments import check_choice, checked_seed, checked_settings
-
-    if model.latents == "separate" and isinstance(model.n_components, int):
-        raise CommandError(
-            "--latents separate needs two numbers of latents, for appearance and for shape, e.g. "
-            f"--components 10,20, got {model.n_components}"
-        )
-    with checking():
-        checked_settings(model.get_params(deep=False), files.format, len(files), files.voxel_size)
-        checked_seed(model.random_state)
-        check_choice("device", model.device, DEVICES)
-        with use_threads(model.n_threads):
-            pass
-
-
-def _from_toml(path: Path, key: str, name: str, value: Any) -> Any:
-    if isinstance(value, list):
-        if not all(isinstance(item, int | float) for item in value):
-            raise CommandError(f"{path}: {key} must be a list of numbers, got {value}")
-        return tuple(value)
-    if isinstance(value, dict):
-        raise CommandError(f"{path}: {key} must be a value, not a table")
-    return _parsed(name, value)
-
-
 def _parsed(name: str, value: Any) -> Any:
     """Return a value, read where it is still a text and should be numbers."""
-    if isinstance(value, str) and name in _PARSERS:
-        return _PARSERS[name](FLAGS[name], value)
-    return value
+    entry = HYPERPARAMETERS[name]
+    parse = values.PARSERS.get(entry.typed.split()[-1])
+    return parse(entry.flag, value) if parse and isinstance(value, str) else value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -17,9 +19,14 @@ def numbers(flag: str, text: str) -> tuple[float, ...]:
     Parameters
     ----------
     flag : str
-        For the error.
+        Named by the error.
     text : str
         E.g. "0.002,0.02,2".
+
+    Returns
+    -------
+    tuple of float
+        At least one, all finite.
     """
     words = text.replace(",", " ").split()
     try:
@@ -60,3 +67,13 @@ def memory(flag: str, text: str) -> int:
         raise typer.BadParameter(f"{text!r} must be like 500MB or 4GB", param_hint=flag)
     amount, unit, is_binary = found.groups()
     return int(float(amount) * (1024 if is_binary else 1000) ** _POWERS[unit.lower()])
+
+
+#: What Typer reads itself, by what the help calls it; it passes on all else as a text.
+KINDS: dict[str, type] = {"N": int, "NUMBER": float, "SHARE": float}
+#: What reads the texts, by what the help calls them, without a number in front.
+PARSERS: dict[str, Callable[[str, str], Any]] = {
+    "NUMBERS": numbers,
+    "K": components,
+    "SIZE": memory,
+}

@@ -31,8 +31,8 @@ from anamorph.federation.protocol.transport import Transport
 from anamorph.fitting.em import Fit, State
 from anamorph.fitting.progress import Progress
 from anamorph.fitting.run import Ending
-from anamorph.model.arguments import checked_seed, checked_settings
-from anamorph.model.settings import LatentLayout, Settings
+from anamorph.model.checks import checked_seed
+from anamorph.model.settings import LatentLayout, Settings, checked_settings
 from anamorph.storage.modelfile import Origin
 
 logger = logging.getLogger("anamorph")
