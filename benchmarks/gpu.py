@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
-from anamorph.arrays.devices import ImagesOnDevice, find_gpu, plan_memory
+from anamorph.arrays.devices import find_gpu
+from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.em import Fit
+from anamorph.fitting.placement import plan_fit_on_gpu
 from anamorph.fitting.sites import LocalSites
 from anamorph.geometry import pull, push, shoot, velocity
 from anamorph.images.arrays import ImageFormat
@@ -117,7 +119,7 @@ def volumes(cupy: Any, n_volumes: int, n_iter: int) -> None:
     model = ShapeAppearanceModel((30, 70), latents="separate", **BRAINS)
     image_format = ImageFormat("categorical", space, 3, None)
     settings = checked_settings(model.get_params(), image_format, n_volumes)
-    plan = plan_memory(settings, n_volumes)
+    plan = plan_fit_on_gpu(settings, n_volumes)
     start = time.perf_counter()
     on_device = ImagesOnDevice(images, plan.are_images_resident)
     cupy.cuda.Device().synchronize()

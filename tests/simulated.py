@@ -224,8 +224,8 @@ class WatchedSites(LocalSites):
             self._note("noise", self._joint())
         answer = super().ask(question, **arguments)
         if question in ("shape_derivatives", "transform_latents"):
-            matrix = arguments.get("transform", arguments.get("matrix"))
-            self._turn = self._turn if matrix is None else matrix @ self._turn
+            move = arguments.get("move")
+            self._turn = self._turn if move is None else move.matrix @ self._turn
         if question in self.STEPS:
             self._check_likelihood(question, answer)
         if question == "shape_derivatives":

@@ -67,7 +67,7 @@ def site_of(model: ShapeAppearanceModel, images: Array) -> Site:
     cohort = cohort_of(model, images)
     cohort.propose_latents()
     latents = cohort.update_latents()
-    derivatives = cohort.mean_derivatives(np.zeros(16))
+    derivatives = cohort.mean_derivatives()
     return Site(len(images), latents, derivatives, cohort.moments(), images)
 
 
@@ -187,11 +187,11 @@ def leaving(model: ShapeAppearanceModel, private: Array) -> None:
     for cohort in cohorts:
         cohort.propose_latents()
         cohort.update_latents()
-    before = [cohort.mean_derivatives(np.zeros(16)) for cohort in cohorts]
+    before = [cohort.mean_derivatives() for cohort in cohorts]
     for cohort in cohorts[:3]:  # those who stay take another step, as after a site has left
         cohort.propose_latents()
         cohort.update_latents()
-    after = [cohort.mean_derivatives(np.zeros(16)) for cohort in cohorts[:3]]
+    after = [cohort.mean_derivatives() for cohort in cohorts[:3]]
     total_before, total_after = _total(before), _total(after)
     difference = total_before["gradient"] - total_after["gradient"]
     own = before[3]["gradient"]

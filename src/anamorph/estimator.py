@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from anamorph.fitting.cohort import Cohort
-from anamorph.fitting.progress import Progress
+from anamorph.arrays.typing import Array, Float64Array
+from anamorph.fitting.em import Fit
+from anamorph.fitting.placement import place_cohort
+from anamorph.fitting.progress import Progress, told
 from anamorph.fitting.run import Ending, run_fit
 from anamorph.fitting.sites import LocalSites, OwnSites
+from anamorph.fitting.state import State
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.files import FileImages
-from anamorph.images.grid import Grid
+from anamorph.images.grid import Affine, Grid
 from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice
@@ -28,15 +31,26 @@ from anamorph.model.hyperparameters import checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
 from anamorph.model.settings import Settings, checked_start, completed_settings
+from anamorph.storage.checkpoint import CheckpointFile
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
-
-Array = NDArray[np.floating]
-Float64Array = NDArray[np.float64]
 
 #: Opens the sites that hold images, given settings and starting latents.
 OpenSites = Callable[[ImageCollection, Settings, Float64Array | None], OwnSites]
 
 PARTS = ("both", "shape", "appearance")
+
+
+class _Described(Protocol):
+    """Images, or sites, that say what a fitted model notes of them."""
+
+    @property
+    def format(self) -> ImageFormat: ...
+    @property
+    def affine(self) -> Affine | None: ...
+    @property
+    def pad(self) -> int: ...
+    @property
+    def suffix(self) -> str | None: ...
 
 
 class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -88,8 +102,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     n_threads : int, optional
         As many as there are processors by default.
     memory_budget : int, optional
-        Bytes for batches of images and what is kept of them; 2 GiB by default. On a GPU, the
-        most bytes to use there in all; by default what is free.
+        Bytes for the images that a fit or a prediction works on at a time and what it keeps of
+        them, besides the model and its results; 2 GiB by default. On a GPU, the most bytes to
+        use there in all; by default what is free.
     random_state : int, optional
         Seed of the starting latents; 0 by default.
     verbose : bool
@@ -196,6 +211,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Written after every iteration, and resumed from if it exists.
         callback : callable, optional
             Called with the `Progress` after every iteration.
+
+        Returns
+        -------
+        ShapeAppearanceModel
+            This model, fitted.
         """
         return self.fit_at(
             self._local_sites, X, start=start, checkpoint=checkpoint, callback=callback
@@ -216,9 +236,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ----------
         open_sites : callable
             From opened images, settings and starting latents (N, K) or None to the sites that
-            hold the images, which look at every image first.
+            hold the images, which check every image first.
         X, start, checkpoint, callback
             As in `fit`.
+
+        Returns
+        -------
+        ShapeAppearanceModel
+            This model, fitted.
         """
         arguments = checked_arguments(self.get_params(deep=False))
         images = open_images(X, self.likelihood, self.channel_axis)
@@ -226,19 +251,19 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
-        def tell(progress: Progress) -> None:
-            if self.verbose:
-                print(progress, flush=True)
-            if callback is not None:
-                callback(progress)
-
-        ending = Ending(self.n_iter, self.tol)
         with use_threads(self.n_threads), one_blas_thread:
             sites = open_sites(images, settings, starting)
-            state = run_fit(sites, settings, seed, ending, checkpoint=checkpoint, tell=tell)
-        origin = Origin(len(images), images.affine, images.pad, state.seconds, images.suffix)
-        parameters = state.parameters.beside(np)
-        self._set_fitted(images.format, settings, parameters, list(state.objective), origin)
+            checkpoints = None
+            if checkpoint is not None:
+                checkpoints = CheckpointFile(checkpoint, sites, settings, seed)
+            state = run_fit(
+                Fit(sites, settings),
+                seed,
+                Ending(self.n_iter, self.tol),
+                tell=told(self.verbose, callback),
+                checkpoints=checkpoints,
+            )
+        self._take(state.beside(np), settings, images)
         self.latents_ = sites.latents
         return self
 
@@ -247,9 +272,18 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> LocalSites:
         """Return the images with room to work on them, in memory or on the GPU."""
         images.check(for_fit=True)
-        budget = self.memory_budget
-        cohort = Cohort.placed(self.device, images, settings, images.identities, budget, start)
+        cohort = place_cohort(
+            self.device, images, settings, images.identities, self.memory_budget, start
+        )
         return LocalSites([cohort])
+
+    def _take(self, state: State, settings: Settings, images: _Described) -> None:
+        """Become the model at the end of a fit."""
+        origin = Origin(
+            state.latents.n_images, images.affine, images.pad, state.seconds, images.suffix
+        )
+        objective = list(state.objective)
+        self._set_fitted(images.format, settings, state.parameters, objective, origin)
 
     # ---- using a fitted model
 
@@ -388,10 +422,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     @property
     def _predictor(self) -> Predictor:
-        return Predictor(self.generator_, self.device, self.n_threads)
+        return Predictor(self.generator_, self.device, self.n_threads, self.memory_budget)
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
-        check_is_fitted(self, "mean_")
         latents = np.asarray(Z, np.float64)
         n_latents = self.settings_.layout.n_latents
         if latents.ndim != 2 or latents.shape[1] != n_latents:
@@ -402,11 +435,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
         """Return images as a collection to read from, or raise an error if they do not fit."""
-        check_is_fitted(self, "mean_")
+        expected = self.image_format_
         if is_list_of_files(X):
-            X = self.open_files(cast(Sequence[Any], X))  # noqa: N806
-        expected = self._format
-        images = open_images(X, expected.likelihood, self.channel_axis, expected.n_classes)
+            images: ImageCollection = self.open_files(cast(Sequence[Any], X))
+        else:
+            images = open_images(X, expected.likelihood, self.channel_axis, expected.n_classes)
         images.format.check_like(expected, images.name(0))
         images.check(for_fit=False)
         return images
@@ -428,9 +461,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Whether to bring files that are on other grids onto that of the model.
         cache : path, optional
             Folder to keep decoded images in; by default a temporary one.
+
+        Returns
+        -------
+        FileImages
         """
-        check_is_fitted(self, "mean_")
-        expected, origin = self._format, self.origin_
+        expected, origin = self.image_format_, self.origin_
         grid = Grid(expected.space, origin.affine).padded(-origin.pad)
         return FileImages(
             files,

@@ -254,7 +254,8 @@ def test_a_checkpoint_that_went_further_is_told(anamorph, pictures, tmp_path):
     flags = ("-k", 2, "--iterations", 1, "--threads", 1, "--checkpoint", checkpoint)
     result = anamorph("fit", pictures, "-o", tmp_path / "model.safetensors", *flags, succeeds=True)
     assert (
-        f"{checkpoint} is from after iteration 2, and the fit was to end after 1" in result.stdout
+        f"{checkpoint} was written after iteration 2, and the fit was to end after 1"
+        in result.stdout
     )
     assert ShapeAppearanceModel.load(tmp_path / "model.safetensors").n_iter_ == 2
 
@@ -265,7 +266,7 @@ def test_a_checkpoint_of_another_fit_is_not_gone_on_from(anamorph, pictures, tmp
     flags = ("--checkpoint", checkpoint, "-o", tmp_path / "model.safetensors")
     result = anamorph("fit", pictures, *QUICK, *flags)
     assert "with other images or settings" in result.error
-    assert "Going on" not in result.stdout
+    assert "Resuming" not in result.stdout
 
 
 def test_comparisons_that_cannot_be_made(anamorph, pictures, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from anamorph import ShapeAppearanceModel
 from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
+from anamorph.fitting.sums import Move
 from anamorph.storage.errors import ModelFileError
 from tests.cluster.conftest import OPTIONS
 
@@ -135,7 +136,8 @@ def test_partitions_give_what_one_cohort_gives(files, tmp_path):
 def test_a_question_that_is_repeated_is_answered_as_before(files, tmp_path):
     _, sites = fitted(files, tmp_path / "shared", lambda question: False, n_iter=1)
     part = sites.parts[0]
-    asked = Asked(sites.step + 1, "transform_latents", {"matrix": 2 * np.eye(2), "shift": 1.0})
+    move = Move(2 * np.eye(2), np.ones(2))
+    asked = Asked(sites.step + 1, "transform_latents", {"move": move})
     expected = 2 * sites.folder.read(0, sites.step).latents + 1
     for _ in range(3):
         answer(part, asked, None, None)
@@ -146,7 +148,7 @@ def test_a_task_of_long_ago_does_no_harm(files, tmp_path):
     """A worker that was cut off comes back, and does what was done elsewhere meanwhile."""
     _, sites = fitted(files, tmp_path / "shared", lambda question: False, n_iter=1)
     before = sites.latents
-    asked = Asked(2, "transform_latents", {"matrix": np.eye(2), "shift": 5.0})
+    asked = Asked(2, "transform_latents", {"move": Move.by(np.full(2, 5.0))})
     with pytest.raises(ModelFileError, match="does not exist"):
         answer(sites.parts[0], asked, None, None)
     assert np.array_equal(sites.latents, before)

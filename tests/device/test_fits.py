@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
-from anamorph.arrays.devices import ImagesOnDevice, MemoryPlan, chosen_device, plan_memory
+from anamorph.arrays.batches import GpuPlan
+from anamorph.arrays.devices import chosen_device
+from anamorph.arrays.gpu_images import ImagesOnDevice
+from anamorph.fitting.placement import plan_fit_on_gpu
 from anamorph.kernels.errors import DeviceError
 from tests import simulated
 from tests.device.conftest import HAS_GPU
@@ -88,22 +91,22 @@ def test_images_that_do_not_fit_are_sent_when_needed(gpu):
 def test_a_model_that_is_too_large_says_so_before_it_starts(gpu):
     settings = simulated.random_settings("gaussian", space=(40, 50))
     with pytest.raises(DeviceError, match=r"needs \S+ GiB.* lower n_components"):
-        plan_memory(settings, 10, budget=2**20)
+        plan_fit_on_gpu(settings, 10, budget=2**20)
     with pytest.raises(DeviceError, match="lower n_components"):
         ShapeAppearanceModel(2, device="cuda", memory_budget=1000).fit(blobs(6))
 
 
 def test_less_memory_means_that_images_are_streamed(gpu):
     settings = simulated.random_settings("gaussian", space=(8, 9))
-    assert plan_memory(settings, 10).are_images_resident
+    assert plan_fit_on_gpu(settings, 10).are_images_resident
     needed = 2**20
-    assert not plan_memory(settings, 10**6, budget=needed).are_images_resident
+    assert not plan_fit_on_gpu(settings, 10**6, budget=needed).are_images_resident
 
 
 def test_sums_that_do_not_fit_are_solved_with_some_at_a_time(gpu, monkeypatch):
     everything = fitted("bernoulli", "cuda")
-    plan = MemoryPlan(are_images_resident=True, are_sums_resident=False, working_bytes=2**20)
-    monkeypatch.setattr("anamorph.fitting.cohort.plan_memory", lambda *_: plan)
+    plan = GpuPlan(are_images_resident=True, are_sums_resident=False, working_bytes=2**20)
+    monkeypatch.setattr("anamorph.fitting.placement.plan_fit_on_gpu", lambda *_: plan)
     monkeypatch.setattr("anamorph.fitting.regularisation._BLOCK_BYTES", 1)
     assert fitted("bernoulli", "cuda").objective_ == pytest.approx(everything.objective_, rel=1e-6)
 
@@ -114,7 +117,7 @@ def test_less_memory_means_that_sums_leave_the_gpu_first(gpu):
     plans = []
     for budget in budgets:
         with suppress(DeviceError):
-            plans.append(plan_memory(settings, 10, budget))
+            plans.append(plan_fit_on_gpu(settings, 10, budget))
     assert len(plans) < len(budgets)
     assert not plans[0].are_sums_resident
     assert plans[-1].are_sums_resident

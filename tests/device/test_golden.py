@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from anamorph.arrays.devices import ImagesOnDevice
+from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.arrays.namespaces import to_host
 from anamorph.fitting.sums import Sums
 from anamorph.solvers import solve

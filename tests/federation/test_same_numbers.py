@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from anamorph.federation import Terms
 from anamorph.federation.protocol.questions import answer_shapes
 from anamorph.fitting.cohort import Cohort
-from anamorph.fitting.sums import FIELDS, Sums
+from anamorph.fitting.sums import FIELDS, Move, Sums
 from tests import simulated
 from tests.conftest import relative_error
 from tests.federation.conftest import LENIENT, OPEN, Wire, fit, model, objective_error, sites, stack
@@ -147,8 +147,8 @@ QUESTIONS = {
     "appearance_derivatives": {},
     "propose_latents": {},
     "update_latents": {},
-    "mean_derivatives": {"shift": np.array([0.1, -0.2])},
-    "transform_latents": {"matrix": np.eye(2) * 0.5, "shift": np.zeros(2)},
+    "mean_derivatives": {"move": Move.by(np.array([0.1, -0.2]))},
+    "transform_latents": {"move": Move(np.eye(2) * 0.5, np.zeros(2))},
     "keep_displacements": {},
 }
 
@@ -159,7 +159,7 @@ def _answers(order):
     identities = [f"image{n}" for n in order]
     cohort = Cohort(simulated.Stack(images[list(order)]), settings, identities)
     cohort.publish(parameters)
-    return {name: getattr(cohort, name)(**given) for name, given in QUESTIONS.items()}
+    return {name: cohort.answer(name, **given) for name, given in QUESTIONS.items()}
 
 
 def _assert_close(one: Sums, other: Sums):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.em import Fit
 from anamorph.fitting.sites import LocalSites
-from anamorph.fitting.sums import FIELDS, Sums
+from anamorph.fitting.sums import FIELDS, MOVING, Move, Sums
 from anamorph.kernels.threads import use_threads
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.generator import Generator
@@ -56,11 +56,10 @@ def test_derivatives_are_those_of_the_reference(monkeypatch, name, has_gain):
         gain = simulated.load(f"latents_{name}")["zero_frequency_gain"]
         simulated.multiply_translations(monkeypatch, gain)
     file, cohort = golden_cohort(name)
-    shift = np.zeros(cohort.latents.shape[1])
     answers = {
         "shape": cohort.shape_derivatives(),
         "appearance": cohort.appearance_derivatives(),
-        "mean": cohort.mean_derivatives(shift),
+        "mean": cohort.mean_derivatives(),
     }
     column = 0 if has_gain else 1
     for part, answer in answers.items():
@@ -93,7 +92,7 @@ def test_gradients_follow_the_formulas_on_golden_images(name):
     results = {
         "shape": cohort.shape_derivatives()["gradient"],
         "appearance": cohort.appearance_derivatives()["gradient"],
-        "mean": cohort.mean_derivatives(np.zeros(cohort.latents.shape[1]))["gradient"][0],
+        "mean": cohort.mean_derivatives()["gradient"][0],
     }
     for part, result in results.items():
         assert relative_error(result, expected[part]) < 3e-6, part
@@ -168,7 +167,7 @@ def test_appearance_and_mean_gradients_are_exact(likelihood, space, part):
     field = "mean" if part == "mean" else "appearance_basis"
     direction = np.random.default_rng(5).standard_normal(getattr(parameters, field).shape)
     if part == "mean":
-        gradient = cohort.mean_derivatives(np.zeros(latents.shape[1]))["gradient"][0]
+        gradient = cohort.mean_derivatives()["gradient"][0]
     else:
         gradient = cohort.appearance_derivatives()["gradient"]
 
@@ -317,8 +316,8 @@ def all_answers(cohort, transform, shift):
         "appearance_derivatives": cohort.appearance_derivatives(),
         "propose_latents": cohort.propose_latents(),
         "update_latents": cohort.update_latents(),
-        "mean_derivatives": cohort.mean_derivatives(shift),
-        "transform_latents": cohort.transform_latents(transform, shift),
+        "mean_derivatives": cohort.answer("mean_derivatives", move=Move.by(shift)),
+        "transform_latents": cohort.answer("transform_latents", move=Move(transform, shift)),
         "start_latents": cohort.start_latents(3),
     }
 
@@ -423,12 +422,37 @@ def test_turning_latents_and_bases_together_changes_no_image():
     before = cohort.shape_derivatives().scalar("log_likelihood")
     turn = np.array([[1.2, 0.3], [-0.4, 0.8]])
     cohort.publish(parameters.transformed(turn, configuration))
-    after = cohort.shape_derivatives(transform=turn).scalar("log_likelihood")
+    answer = cohort.answer("shape_derivatives", move=Move.turning(turn))
+    after = answer.scalar("log_likelihood")
     fresh = simulated.log_likelihoods(
         configuration, parameters.transformed(turn, configuration), latents @ turn.T, images
     )
     assert after == pytest.approx(before, rel=1e-6)
     assert fresh.sum() == pytest.approx(before, rel=1e-5)
+
+
+@pytest.mark.parametrize("question", FIELDS)
+def test_latents_move_only_where_the_question_says_so(question):
+    """A question changes latents by its name, or by a move that it carries: made first, once."""
+    configuration, parameters, latents, images = simulated.random_problem("gaussian")
+    cohort = simulated.cohort_with(configuration, parameters, latents, images)
+    arguments = {"seed": 3} if question == "start_latents" else {}
+    if question == "update_latents":
+        cohort.propose_latents()
+    cohort.answer(question, **arguments)
+    changes = question in ("start_latents", "update_latents")
+    assert np.array_equal(cohort.latents, latents) != changes
+    move = Move(np.array([[0.9, 0.1], [-0.2, 1.1]]), np.array([0.1, -0.2]))
+    if question not in MOVING:
+        with pytest.raises(ValueError, match="a move goes with one of transform_latents"):
+            cohort.answer(question, move=move, **arguments)
+        return
+    answer = cohort.answer(question, move=move)
+    moved = latents @ move.matrix.T + move.shift
+    assert np.array_equal(cohort.latents, moved)
+    fresh = simulated.cohort_with(configuration, parameters, moved, images).answer(question)
+    for field in FIELDS[question]:
+        assert np.array_equal(answer[field], fresh[field])
 
 
 def test_answers_to_different_questions_cannot_be_added():

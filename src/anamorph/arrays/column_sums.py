@@ -1,23 +1,21 @@
 """Sums of fields over images, one for each column of a basis: in memory, on a GPU, or on disk.
 
-Those on disk are for sums that are too large for memory. Nothing is mapped while they are added up,
-so that they take no memory beyond a block.
+Sums that are too large for memory go to disk. Nothing is mapped while they are added up: they
+take no memory beyond a block.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anamorph.arrays.namespaces import beside, is_on_device
+from anamorph.arrays.typing import Array, Float64Array
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
-
-Array = NDArray[np.floating]
-Float64Array = NDArray[np.float64]
 
 #: Sums with more bytes than this (in float64) are worth a file.
 MOST_BYTES_IN_MEMORY = 256 * 2**20
@@ -29,6 +27,41 @@ _PRODUCT_BYTES_ON_DEVICE = 2**30
 def is_large(n_numbers: int) -> bool:
     """Tell whether a sum of so many numbers is worth a file."""
     return 8 * n_numbers > MOST_BYTES_IN_MEMORY
+
+
+@dataclass(frozen=True)
+class SumPlace:
+    """Where sums are added up.
+
+    Attributes
+    ----------
+    namespace : module
+        numpy, or cupy where the fields to be added are on a GPU.
+    scratch : Path, optional
+        Folder for sums that are too large for memory; by default all are in memory.
+    has_room_for_bases : bool
+        Whether sums for all columns of a basis stay on the GPU, if the fields are there.
+    """
+
+    namespace: Any
+    scratch: Path | None = None
+    has_room_for_bases: bool = True
+
+    def new_sum(self, name: str, shape: tuple[int, ...]) -> SumInMemory | SumOnDisk:
+        """Return a sum that is zero so far.
+
+        Parameters
+        ----------
+        name : str
+            Of its file, which replaces the last one of that name.
+        shape : tuple of int
+            (columns, numbers per voxel, *space).
+        """
+        if self.scratch is not None and self.namespace is np and is_large(math.prod(shape)):
+            return SumOnDisk(self.scratch / f"{name}.float32", shape)
+        is_of_a_basis = shape[0] > 1
+        leaves_gpu = is_of_a_basis and not self.has_room_for_bases
+        return SumInMemory(np if leaves_gpu else self.namespace, shape)
 
 
 class SumInMemory:
@@ -116,6 +149,6 @@ class SumOnDisk:
                 block.tofile(file)
 
     def array(self) -> Array:
-        """Return the sum, mapped: parts of it are read when they are looked at."""
+        """Return the sum, mapped: its parts are read when they are used."""
         mapped: Array = np.memmap(self._path, np.float32, "r", shape=self._shape)
         return mapped

@@ -1,7 +1,8 @@
-"""Where arrays are: in the memory of the machine (NumPy), or in that of a GPU (CuPy).
+"""Where an array is: in the memory of the machine (NumPy), or on the device, a GPU (CuPy).
 
-CuPy and CUDA are imported only when a GPU is asked for. Whoever works on arrays asks for their
-namespace, and for the twin of a module of kernels: the one in `kernels.cuda` of the same name.
+Code that works on arrays asks for their namespace, and for the twin of a module of kernels: the
+one in `kernels.cuda` of the same name. CuPy and CUDA are imported only when somebody asks for a
+GPU; `devices` chooses between processor and GPU.
 """
 
 from __future__ import annotations

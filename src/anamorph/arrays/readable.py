@@ -1,11 +1,10 @@
-"""What the numerical core asks of images: how many there are, and some of them."""
+"""Images as the numerical core sees them: it asks how many there are, and reads some of them."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from anamorph.arrays.typing import Float32Array
 
 
 class ReadableImages(Protocol):
@@ -13,6 +12,6 @@ class ReadableImages(Protocol):
 
     def __len__(self) -> int: ...
 
-    def read(self, part: slice) -> NDArray[np.float32]:
+    def read(self, part: slice) -> Float32Array:
         """Return images (n, C, *space), NaN where missing."""
         ...

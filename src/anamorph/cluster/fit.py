@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 from distributed import Client
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.cluster.sites import ClusterSites
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import Progress
@@ -59,7 +59,7 @@ def fit_on_cluster(
     with ExitStack() as stack:
 
         def open_sites(
-            opened: ImageCollection, settings: Settings, starting: NDArray[np.float64] | None
+            opened: ImageCollection, settings: Settings, starting: Float64Array | None
         ) -> ClusterSites:
             return stack.enter_context(
                 ClusterSites(

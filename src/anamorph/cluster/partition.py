@@ -21,6 +21,7 @@ from anamorph.cluster.broadcast import received
 from anamorph.cluster.errors import ClusterError
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.fitting.cohort import Cohort
+from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.sums import Sums
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
@@ -75,6 +76,7 @@ class Asked:
     question : str
         One of `sums.FIELDS`.
     arguments : dict
+        Of `Cohort.answer`; a move of the latents is one of them.
     """
 
     step: int
@@ -89,7 +91,6 @@ class _Kept:
     images: FileImages
     step: int
     cohort: Cohort | None = None
-    before_turn: Any = None
 
 
 _kept: dict[tuple[str, int], _Kept] = {}
@@ -150,12 +151,8 @@ def answer(
         kept = _take(partition, asked, received(published), received(published_before))
         cohort = kept.cohort
         assert cohort is not None
-        sums: Sums = getattr(cohort, asked.question)(**asked.arguments)
-    if asked.question != "shape_derivatives":
-        kept.before_turn = cohort.latents
-    elif asked.arguments.get("transform") is not None:
-        kept.before_turn = cohort.latents_before_turn
-    left = PartitionLatents(to_host(cohort.latents), to_host(kept.before_turn))
+        sums = cohort.answer(asked.question, **asked.arguments)
+    left = PartitionLatents(to_host(cohort.latents), to_host(cohort.latents_before_turn))
     partition.folder.write(partition.number, asked.step, left)
     kept.step = asked.step
     _keep(partition, kept)
@@ -185,7 +182,6 @@ def _take(
         kept = _Kept(FileImages(**partition.files), step=-1)
     if kept.cohort is None or kept.step != asked.step - 1:
         latents = partition.folder.read(partition.number, asked.step - 1)
-        kept.before_turn = latents.before_turn
         kept.cohort = _rebuilt(partition, kept.images, latents, before)
         is_new = True
     else:
@@ -202,10 +198,10 @@ def _rebuilt(
 ) -> Cohort:
     """Return a cohort with given latents and, where the next question needs them, their warps.
 
-    Warps are shot from what they were first shot from. From bases and latents that were turned
-    since they would be the same but for rounding, which iterations amplify.
+    Warps are shot again from the bases and latents that they were first shot from. From those that
+    were turned since, they would be the same but for rounding, which iterations amplify.
     """
-    cohort = Cohort.placed(
+    cohort = place_cohort(
         partition.device,
         images,
         partition.settings,

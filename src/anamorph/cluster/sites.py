@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
 from anamorph.cluster.crew import Crew, LostError
 from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
-from anamorph.fitting.sums import FIELDS, Sums
+from anamorph.fitting.sums import FIELDS, Move, Sums
 from anamorph.images.collection import ImageCollection
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
@@ -24,8 +24,6 @@ from anamorph.kernels.threads import slabs
 from anamorph.model.checks import check_integer
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
-
-Float64Array = NDArray[np.float64]
 
 # Questions after which workers have warps that an orthogonalisation leaves as they are.
 _SHOOT_BEFORE_TURN = ("mean_derivatives", "keep_displacements")
@@ -133,11 +131,11 @@ class ClusterSites:
         """Take note of the parameters that the next questions are about."""
         self._parameters = parameters
 
-    def ask(self, question: str, **arguments: Any) -> Sums:
+    def ask(self, question: str, move: Move | None = None, **arguments: Any) -> Sums:
         """Return the sum of all partitions' answers to a question of `sums.FIELDS`."""
         if question not in FIELDS:
             raise ValueError(f"question must be one of {', '.join(FIELDS)}, got {question!r}")
-        asked = Asked(self._step + 1, question, arguments)
+        asked = Asked(self._step + 1, question, {"move": move, **arguments})
         sums = self._crew.insist(
             lambda attempt: self._total(asked, attempt), self._broadcast.forget
         )
@@ -166,7 +164,7 @@ class ClusterSites:
         return np.concatenate([some.before_turn for some in self._stored()])
 
     def restore(self, latents: Float64Array) -> None:
-        """Take up latents (N, K) from a checkpoint."""
+        """Take latents (N, K) from a checkpoint."""
         for number, (first, last) in enumerate(self._bounds):
             some = latents[first:last]
             self._folder.write(number, self._step + 1, PartitionLatents(some, some))

@@ -15,14 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from anamorph.arrays.typing import Float64Array
 from anamorph.images.guard import reason
 from anamorph.storage.errors import WriteError
 from anamorph.storage.tensors import read_tensors, write_tensors
-
-Float64Array = NDArray[np.float64]
 
 _KIND, _VERSION = "latents", 1
 _NAME = re.compile(r"anamorph-fit-[0-9a-f]{16}")
@@ -37,8 +33,8 @@ class PartitionLatents:
     latents : (n, K)
         As they are after a step.
     before_turn : (n, K)
-        As they were when warps were last shot: before the last orthogonalisation, if it was the
-        last thing to happen to them, and the same otherwise.
+        As in `Cohort`: before the last orthogonalisation, if latents have not changed since, and
+        the same otherwise.
     """
 
     latents: Float64Array

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import Progress
 from anamorph.images.collection import Images, open_images
@@ -30,8 +32,6 @@ from anamorph.model.encoding import encode
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import LAYOUTS
 from anamorph.model.predicting import Predictor
-
-Float64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Comparison:
     layouts: tuple[str, ...]
     log_likelihood: dict[str, Float64Array]
     squared_error: dict[str, Float64Array]
-    n_hidden: NDArray[np.intp]
+    n_hidden: IntArray
 
 
 def hide_rectangles(
     images: NDArray[Any], fraction: float = 0.25, random_state: int = 0
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Return which voxels to hide: a rectangle (a box in 3D) at a random place of each image.
 
     Rectangles have the proportions of the image, all the same size, as near to the fraction as
@@ -206,7 +206,7 @@ def _named(
 
 def score_hidden(
     model: ShapeAppearanceModel, images: HiddenImages
-) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
+) -> tuple[Float64Array, Float64Array, IntArray]:
     """Score what a fitted model predicts of hidden voxels from the others of the same image.
 
     Parameters
@@ -220,22 +220,20 @@ def score_hidden(
     log_likelihood, squared_error, n_hidden : arrays of shape (N,)
         As in `Comparison`.
     """
-    predictor = Predictor(model.generator_, "cpu", model.n_threads)
+    predictor = Predictor(model.generator_, model.device, model.n_threads, model.memory_budget)
 
-    def score(
-        generator: Generator, part: slice
-    ) -> tuple[Float64Array, Float64Array, NDArray[np.intp]]:
+    def score(generator: Generator, part: slice) -> tuple[Float64Array, Float64Array, IntArray]:
         likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
-        latents = encode(generator, images.read(part)).latents
+        latents = encode(generator, generator.own(images.read(part))).latents
         warped = generator.warp(generator.appearance(latents), generator.displacement(latents))
-        truth = images.read_hidden(part)
+        truth = generator.own(images.read_hidden(part))
         errors = np.square(likelihood.expectation(warped).astype(np.float64) - truth)
         within_image = tuple(range(1, truth.ndim))
         is_known = ~np.isnan(truth).all(axis=1)
         return (
-            likelihood.log_likelihood(warped, truth, precision),
-            np.nansum(errors, axis=within_image),
-            np.count_nonzero(is_known, axis=within_image[:-1]),
+            to_host(likelihood.log_likelihood(warped, truth, precision)),
+            to_host(np.nansum(errors, axis=within_image)),
+            to_host(np.count_nonzero(is_known, axis=within_image[:-1])),
         )
 
     parts = predictor.in_parts(score, len(images))

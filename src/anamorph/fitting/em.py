@@ -1,9 +1,25 @@
-"""The fit: Algorithm 1 of the paper, seeing nothing of the images but sums over them.
+"""Algorithm 1 of the paper, which sees nothing of the images but sums over them.
 
-One iteration updates the shape basis, the appearance basis, the latents, the noise variance, the
-mean (with centred latents), and then the axes and the precision A of the latents. Every step is
-guarded: it is halved until `objective.joint_log_probability` does not fall, and skipped if that
-does not help. An iteration asks five questions when all steps succeed at once.
+The paper's loop, entered at the shape basis (the same cycle, begun elsewhere), and the functions
+and questions (in quotes) that do it; l1 and l2 are lambda_1 and lambda_2:
+
+    G^v, H^v <- ShapeDerivatives                              "shape_derivatives"
+    w^v_k <- w^v_k - (H^v_kk + (l1 N + l2 c^z_kk) L^v)^-1
+                     (g^v_k + (l1 N + l2 c^z_kk) L^v w^v_k)   _update_shape_basis
+    G^a, H^a <- AppearanceDerivatives                         "appearance_derivatives"
+    w^a_k <- the same, with L^a                               _update_appearance_basis
+    C <- W^v' L^v W^v + W^a' L^a W^a                          _with_basis
+    Z, S, C^z <- UpdateLatentVariables(l1 A + l2 C)           "propose_latents", _update_latents
+    g^mu, H^mu <- MeanDerivatives                             "mean_derivatives"
+    mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu)              _update_mean
+    T <- OrthogonalisationMatrix(C, C^z, S, N)
+    W <- W T^-1, C^z <- T C^z T', S <- T S T', Z <- T Z
+    A <- (N + nu0) (C^z + S + Lambda_0^-1)^-1                 _orthogonalise
+
+The paper marks the lines of questions "Dist". A trial of a step also asks for what the next step
+needs, and a question may carry a move of the latents: an iteration asks five questions if all
+steps succeed at once. Every step is guarded, which the paper mentions and does not print: it is
+halved until F (`objective.joint_log_probability`) does not fall, and skipped if that does not help.
 """
 
 from __future__ import annotations
@@ -11,12 +27,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from anamorph.arrays.namespaces import array_namespace, beside, to_host
+from anamorph.arrays.namespaces import array_namespace, to_host
+from anamorph.arrays.typing import Float32Array, Float64Array
 from anamorph.fitting.objective import (
     LatentSums,
     approximate_evidence,
@@ -24,15 +40,14 @@ from anamorph.fitting.objective import (
 )
 from anamorph.fitting.regularisation import BasisName, Regularisation, stepped
 from anamorph.fitting.sites import Sites
-from anamorph.fitting.sums import Sums
+from anamorph.fitting.state import State, Turn
+from anamorph.fitting.sums import Move, Sums
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.model.parameters import Parameters
 from anamorph.model.rounding import slack
 from anamorph.model.settings import Settings
 
 logger = logging.getLogger("anamorph")
-
-Float64Array = NDArray[np.float64]
 
 _MEAN_STEPS_AT_START = 8
 _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
@@ -42,57 +57,6 @@ _MOST_MEAN_HALVINGS = 2
 # largest of all channels, or of 1.
 _LEAST_VARIANCE, _LEAST_VARIANCE_OF_ALL = 1e-8, 1e-12
 _STEP_GROWTH = 1.1
-
-
-@dataclass(frozen=True)
-class Turn:
-    """An orthogonalisation: latents z became T z, and the shape basis what goes with them.
-
-    Warps that are kept were shot before it. Shot again after it they would be the same but for
-    rounding, which iterations amplify.
-
-    Attributes
-    ----------
-    transform : (K, K)
-        T.
-    shape_basis_before : (Kv, d, *space)
-    """
-
-    transform: Float64Array
-    shape_basis_before: NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class State:
-    """Where a fit stands after an iteration (with the latents, which stay with the images).
-
-    Attributes
-    ----------
-    parameters : Parameters
-    latents : LatentSums
-    step : float
-        By how much basis updates are damped; it persists from one iteration to the next.
-    objective : tuple of float
-        What is shown to people, after each iteration.
-    turn : Turn, optional
-        The last orthogonalisation, which is needed to go on exactly as if nothing had happened.
-    seconds : tuple of float
-        That each iteration took.
-    """
-
-    parameters: Parameters
-    latents: LatentSums
-    step: float = 1.0
-    objective: tuple[float, ...] = ()
-    turn: Turn | None = None
-    seconds: tuple[float, ...] = ()
-
-    def beside(self, array: object) -> State:
-        """Return the same with mean and bases where an array is, in memory or on a GPU."""
-        turn = self.turn
-        if turn is not None:
-            turn = replace(turn, shape_basis_before=beside(array, turn.shape_basis_before))
-        return replace(self, parameters=self.parameters.beside(array), turn=turn)
 
 
 class Fit:
@@ -110,17 +74,39 @@ class Fit:
         self.regularisation = Regularisation(settings)
         self._warp_version = 0
 
+    # ---- "Initialize variables."
+
     def start(self, moments: Sums, seed: int) -> State:
-        """Return the state before the first iteration: a mean, no bases, white latents."""
+        """Return the state before the first iteration: a mean, no bases, white latents.
+
+        Parameters
+        ----------
+        moments : Sums
+            The answer to "moments".
+        seed : int
+            Of the starting latents.
+        """
+        n_latents, n_images = self.settings.layout.n_latents, moments.n_images
+        if n_latents > n_images - 1:  # or ZZ' cannot be N I with centred latents
+            raise ValueError(
+                f"n_components must be at most the number of images less one, got {n_latents} for "
+                f"{n_images} images at all sites"
+            )
         return self.start_from(*self._starting_mean(moments), seed)
 
-    def start_from(
-        self, mean: NDArray[np.float32], noise_precision: Float64Array, seed: int
-    ) -> State:
-        """Return the state before the first iteration, given a mean (C, *space)."""
+    def start_from(self, mean: Float32Array, noise_precision: Float64Array, seed: int) -> State:
+        """Return the state before the first iteration, given a mean.
+
+        Parameters
+        ----------
+        mean : (C, *space)
+        noise_precision : (C,)
+        seed : int
+            Of the starting latents: random, centred and whitened to ZZ' = N I.
+        """
         sums = self.sites.ask("start_latents", seed=seed)
         centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
-        self.sites.ask("transform_latents", matrix=whiten, shift=-whiten @ centre)
+        self.sites.ask("transform_latents", move=Move(whiten, -whiten @ centre))
         layout, space = self.settings.layout, self.settings.space
         n_latents, zeros = layout.n_latents, array_namespace(mean).zeros
         parameters = Parameters(
@@ -139,51 +125,63 @@ class Fit:
         )
         return State(parameters, latents)
 
+    # ---- "repeat ... until convergence": whoever iterates knows when that is
+
     def iterate(self, state: State) -> Iterator[State]:
         """Yield the state after each iteration, without end.
 
         If the state comes from a checkpoint, the latents are those from before its turn.
         """
-        transform = None
+        move = None
         if state.turn is not None:
-            transform = state.turn.transform
             before = replace(state.parameters, shape_basis=state.turn.shape_basis_before)
             self.sites.publish(before)
             self.sites.ask("keep_displacements")
+            move = Move.turning(state.turn.transform)
         self.sites.publish(state.parameters)
-        evaluated = self.sites.ask("shape_derivatives", transform=transform)
+        derivatives = self.sites.ask("shape_derivatives", move=move)
         while True:
             started = time.perf_counter()
-            state, evaluated = self._iteration(state, evaluated)
+            state, derivatives = self._iterate_once(state, derivatives)
             state = replace(state, seconds=(*state.seconds, time.perf_counter() - started))
             yield state
 
+    def turn_latents(self, state: State) -> None:
+        """Turn the latents at the sites, where no iteration follows a checkpoint to do so."""
+        if state.turn is not None:
+            self.sites.ask("transform_latents", move=Move.turning(state.turn.transform))
+
     def regroup(self, state: State) -> State:
-        """Return the state for the sites that answer now, where they were others before.
+        """Return the state for the sites that answer now, where others answered before.
 
         Two totals of the same thing over different sites would give away their difference.
-        Instead the latents of those who answer now take a step, and their sums are of after it.
-        Before the first iteration they must start again instead: without bases a step ends in 0.
+        Instead, the latents of the sites that answer now take a step, and the new state has the
+        sums after this step. Before the first iteration they must start again: without bases a
+        step ends in 0.
         """
         self.sites.publish(state.parameters)
         self.sites.ask("propose_latents")
         state, *_ = self._update_latents(state, -np.inf)
         return replace(state, turn=None)
 
-    # ---- one iteration
-
-    def _iteration(self, state: State, evaluated: Sums) -> tuple[State, Sums]:
+    def _iterate_once(self, state: State, shape_derivatives: Sums) -> tuple[State, Sums]:
         """Return the next state, and the shape derivatives there."""
-        before = self._joint(evaluated.scalar("log_likelihood"), state.parameters, state.latents)
-        state, before, derivatives = self._update_shape(state, before, evaluated)
-        state, before = self._update_appearance(state, before, derivatives)
+        before = self._joint(
+            shape_derivatives.scalar("log_likelihood"), state.parameters, state.latents
+        )
+        state, before, appearance_derivatives = self._update_shape_basis(
+            state, before, shape_derivatives
+        )
+        state, before = self._update_appearance_basis(state, before, appearance_derivatives)
         state, before, latent_mean = self._update_latents(state, before)
         return self._update_mean(state, before, latent_mean)
 
-    def _update_shape(
+    # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
+
+    def _update_shape_basis(
         self, state: State, before: float, derivatives: Sums
     ) -> tuple[State, float, Sums]:
-        """Update Wv; return also the appearance derivatives that the trial brought along."""
+        """Update W^v; return also the appearance derivatives that the trial brought along."""
         parameters, after, step, answer = self._update_basis(
             "shape", state, before, derivatives, "appearance_derivatives"
         )
@@ -191,10 +189,10 @@ class Fit:
             step = min(1.0, _STEP_GROWTH * step)
         return replace(state, parameters=parameters, step=step), after, answer
 
-    def _update_appearance(
+    def _update_appearance_basis(
         self, state: State, before: float, derivatives: Sums
     ) -> tuple[State, float]:
-        """Update Wa; the trial leaves proposals for the latents with the images."""
+        """Update W^a; the trial leaves proposals for the latents with the images."""
         parameters, after, _, _ = self._update_basis(
             "appearance", state, before, derivatives, "propose_latents"
         )
@@ -203,10 +201,10 @@ class Fit:
     def _update_basis(
         self, name: BasisName, state: State, before: float, derivatives: Sums, question: str
     ) -> tuple[Parameters, float, float, Sums]:
-        """Take a step of a basis, halved until F does not fall.
+        """Take a step of all columns of a basis, halved until F does not fall.
 
         Returns the parameters, F, the step as it was halved, and the answer to the question that
-        tried it. If no step would do, the parameters are the old ones.
+        tried it. If no step will do, the parameters are the old ones.
         """
         old, columns = state.parameters, self.settings.layout.columns(name)
         weights = self._basis_weights(state.latents)[columns, columns]
@@ -239,15 +237,23 @@ class Fit:
         return self._joint(answer.scalar("log_likelihood"), parameters, latents), answer
 
     def _with_basis(
-        self, parameters: Parameters, name: BasisName, basis: NDArray[np.float32]
+        self, parameters: Parameters, name: BasisName, basis: Float32Array
     ) -> Parameters:
-        """Return parameters with a new basis, and C brought up to date."""
+        """Return parameters with a new basis, and with C = W^v' L^v W^v + W^a' L^a W^a."""
         if name == "shape":
             self._warp_version += 1
             parameters = replace(parameters, shape_basis=basis, warp_version=self._warp_version)
         else:
             parameters = replace(parameters, appearance_basis=basis)
         return replace(parameters, basis_energy=self.regularisation.basis_energy(parameters))
+
+    def _basis_weights(self, latents: LatentSums) -> Float64Array:
+        """Return lambda_1 N I + lambda_2 ZZ', the weights of the penalties of the bases."""
+        weight_1, weight_2 = self.settings.balance
+        identity = np.eye(len(latents.scatter))
+        return np.asarray(weight_1 * latents.n_images * identity + weight_2 * latents.scatter)
+
+    # ---- Z, S, C^z <- UpdateLatentVariables(F, Z, mu, W^a, W^v, lambda_1 A + lambda_2 C)
 
     def _update_latents(self, state: State, before: float) -> tuple[State, float, Float64Array]:
         """Update the latents and the noise variance; return also the mean of the latents."""
@@ -273,50 +279,66 @@ class Fit:
         state = replace(state, parameters=parameters, latents=latents)
         return state, after, sums["latent_sum"] / sums.n_images
 
+    # ---- mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu), then T and A
+
     def _update_mean(
         self, state: State, before: float, latent_mean: Float64Array
     ) -> tuple[State, Sums]:
-        """Centre the latents, update the mean, then the axes and the precision of the latents.
+        """Centre the latents, update the mean, then orthogonalise; return the shape derivatives.
 
         Centring alone lowers F, and the mean makes up for it: if the two together do not, even
-        with shorter steps of the mean, both are taken back.
+        with shorter steps of the mean, both are taken back. T and A follow from sums that are
+        known before the mean is tried: the trial turns the latents too, and brings along the
+        shape derivatives that the next iteration needs.
         """
-        old = state.parameters
-        self.sites.publish(old)
-        derivatives = self.sites.ask("mean_derivatives", shift=-latent_mean)
-        direction = self.regularisation.mean_direction(
-            old.mean, derivatives["gradient"][0], derivatives["hessian"][0], derivatives.n_images
-        ).astype(np.float32)
-        n_images = state.latents.n_images
+        old, n_images = state.parameters, state.latents.n_images
+        direction = self._mean_direction(old, centring=Move.by(-latent_mean))
         centred = replace(
             state.latents,
             scatter=state.latents.scatter - n_images * np.outer(latent_mean, latent_mean),
         )
-        transform, turned = self._turn(replace(state, latents=centred))
-        pending: Float64Array | None = transform
+        transform, turned = self._orthogonalise(replace(state, latents=centred))
+        move: Move | None = Move.turning(transform)
         for halvings in range(_MOST_MEAN_HALVINGS + 1):
             mean = old.mean - np.float32(0.5**halvings) * direction
             mean = self.settings.likelihood.remove_redundancy(mean[None])[0].astype(np.float32)
             candidate = replace(turned.parameters, mean=mean)
             self.sites.publish(candidate)
-            evaluated = self.sites.ask("shape_derivatives", transform=pending)
-            pending = None
+            derivatives = self.sites.ask("shape_derivatives", move=move)
+            move = None  # the latents are turned now
             after = self._joint(
-                evaluated.scalar("log_likelihood"), replace(old, mean=mean), centred
+                derivatives.scalar("log_likelihood"), replace(old, mean=mean), centred
             )
             if after >= before - slack(before):
-                return self._finished(replace(turned, parameters=candidate), evaluated), evaluated
-        logger.info("The mean and the centre of the latents stay as they are")
-        back = np.linalg.inv(transform)
-        self.sites.ask("transform_latents", matrix=back, shift=latent_mean)
-        transform, turned = self._turn(state)
-        self.sites.publish(turned.parameters)
-        evaluated = self.sites.ask("shape_derivatives", transform=transform)
-        return self._finished(turned, evaluated), evaluated
+                state = replace(turned, parameters=candidate)
+                return self._with_objective(state, derivatives), derivatives
+        return self._keep_mean(state, transform, latent_mean)
 
-    def _turn(self, state: State) -> tuple[Float64Array, State]:
-        """Return T, and the state in which it has taken z to T z, with A as it is then."""
+    def _mean_direction(self, parameters: Parameters, centring: Move) -> Float32Array:
+        """Return (H^mu + N L)^-1 (g^mu + N L mu), (C, *space), of centred latents."""
+        self.sites.publish(parameters)
+        derivatives = self.sites.ask("mean_derivatives", move=centring)
+        gradient, hessian = derivatives["gradient"][0], derivatives["hessian"][0]
+        return self.regularisation.mean_direction(
+            parameters.mean, gradient, hessian, derivatives.n_images
+        ).astype(np.float32)
+
+    def _keep_mean(
+        self, state: State, transform: Float64Array, latent_mean: Float64Array
+    ) -> tuple[State, Sums]:
+        """Take turn and centring back, and orthogonalise what was before."""
+        logger.info("The mean and the centre of the latents stay as they are")
+        back: Float64Array = np.linalg.inv(transform).astype(np.float64, copy=False)
+        self.sites.ask("transform_latents", move=Move(back, latent_mean))
+        transform, turned = self._orthogonalise(state)
+        self.sites.publish(turned.parameters)
+        derivatives = self.sites.ask("shape_derivatives", move=Move.turning(transform))
+        return self._with_objective(turned, derivatives), derivatives
+
+    def _orthogonalise(self, state: State) -> tuple[Float64Array, State]:
+        """Return T (Algorithm 8), and the state in which z became T z, with A as it is then."""
         settings, latents = self.settings, state.latents
+        # T <- OrthogonalisationMatrix(C, C^z, S, N)
         transform = orthogonalising_transform(
             state.parameters.basis_energy,
             latents.scatter,
@@ -325,9 +347,12 @@ class Fit:
             settings.prior_dof,
             settings.layout.blocks,
         )
+        # C^z <- T C^z T', S <- T S T'
         latents = latents.transformed(transform)
         parameters = replace(
+            # W^a <- W^a T^-1, W^v <- W^v T^-1
             state.parameters.transformed(transform, settings),
+            # A <- (N + nu0) (C^z + S + Lambda_0^-1)^-1
             latent_precision=expected_precision(
                 latents.scatter + latents.covariance_sum, latents.n_images, settings.prior_dof
             ),
@@ -335,10 +360,12 @@ class Fit:
         turn = Turn(transform, state.parameters.shape_basis)
         return transform, replace(state, parameters=parameters, latents=latents, turn=turn)
 
-    def _finished(self, state: State, evaluated: Sums) -> State:
-        """Return the state with its objective noted down."""
+    # ---- F, which no step lowers, and the objective that people see
+
+    def _with_objective(self, state: State, derivatives: Sums) -> State:
+        """Return the state with its objective appended."""
         value = approximate_evidence(
-            evaluated.scalar("log_likelihood"),
+            derivatives.scalar("log_likelihood"),
             state.latents,
             state.parameters.basis_energy,
             self.regularisation.mean_energy(state.parameters.mean),
@@ -348,8 +375,6 @@ class Fit:
         if state.objective and value < state.objective[-1] - slack(value):
             logger.info("The objective fell from %.7g to %.7g", state.objective[-1], value)
         return replace(state, objective=(*state.objective, value))
-
-    # ---- guards
 
     def _check_rise(self, name: str, before: float, after: float) -> None:
         if after < before - 10 * slack(before):
@@ -366,9 +391,9 @@ class Fit:
             self.settings.balance,
         )
 
-    # ---- pieces
+    # ---- the mean and the noise at the start
 
-    def _starting_mean(self, moments: Sums) -> tuple[NDArray[np.float32], Float64Array]:
+    def _starting_mean(self, moments: Sums) -> tuple[Float32Array, Float64Array]:
         """Return a mean without warps, by Gauss-Newton on sums of the images."""
         settings, likelihood = self.settings, self.settings.likelihood
         count, total = moments["count"], moments["total"]
@@ -386,12 +411,6 @@ class Fit:
                 squares = moments["squares"] + to_host(rest)
                 precision = _noise_precision(squares, to_host(count.sum(axis=space)))
         return mean.astype(np.float32), precision
-
-    def _basis_weights(self, latents: LatentSums) -> Float64Array:
-        """Return lambda_1 N I + lambda_2 ZZ', the weights of the penalties of the bases."""
-        weight_1, weight_2 = self.settings.balance
-        identity = np.eye(len(latents.scatter))
-        return np.asarray(weight_1 * latents.n_images * identity + weight_2 * latents.scatter)
 
 
 def _noise_precision(squares: Float64Array, observed: Float64Array) -> Float64Array:

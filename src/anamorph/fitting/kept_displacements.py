@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array, Float32Array
 from anamorph.model.settings import Settings
 
-Array = NDArray[np.floating]
+#: Stands for a shape basis and for latents: the versions of both.
+Key = tuple[int, int]
 
 
 class KeptDisplacements:
@@ -30,26 +32,35 @@ class KeptDisplacements:
     def __init__(self, namespace: Any, n_images: int, settings: Settings, budget: int) -> None:
         shape = (n_images, settings.n_dims, *settings.space)
         fits = 4 * math.prod(shape) <= budget and settings.layout.n_shape > 0
-        self._store: NDArray[np.float32] | None = None
-        if fits:
-            self._store = namespace.empty(shape, np.float32)
-        self._key: tuple[int, int] | None = None
+        self._store: Float32Array | None = namespace.empty(shape, np.float32) if fits else None
+        self._key: Key | None = None
 
     @property
     def has_room(self) -> bool:
         """Whether anything can be kept."""
         return self._store is not None
 
-    def get(self, part: slice, key: tuple[int, int]) -> Array | None:
-        """Return what is kept of some images, None if it is not what `key` stands for."""
-        return self._store[part] if self._store is not None and key == self._key else None
+    def get(self, part: slice, key: Key, shoot: Callable[[], Array | None]) -> Array | None:
+        """Return the displacements of some images: the kept ones, or those that `shoot` returns.
 
-    def put(self, part: slice, displacement: Array) -> None:
-        """Keep the displacements of some images: of no use until `close` says what they are."""
-        if self._store is not None:
+        Parameters
+        ----------
+        part : slice
+            Of the images.
+        key : pair of int
+            The basis and the latents that the displacements belong to.
+        shoot : callable
+            Returns (n, d, *space), in voxels; None if nothing moves. Its result is kept, but used
+            only after `close`.
+        """
+        if self._store is not None and key == self._key:
+            return self._store[part]
+        displacement = shoot()
+        if self._store is not None and displacement is not None:
             self._key = None
             self._store[part] = displacement
+        return displacement
 
-    def close(self, key: tuple[int, int]) -> None:
+    def close(self, key: Key) -> None:
         """Say, after a pass over all images, which basis and latents the displacements are of."""
         self._key = key

@@ -1,7 +1,8 @@
-"""How far a fit is: what is shown after every iteration."""
+"""The progress of a fit: what is shown to people after every iteration."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -28,7 +29,7 @@ class Progress:
     objective : tuple of float
         After each iteration.
     seconds : tuple of float
-        That each iteration took.
+        Duration of each iteration.
     """
 
     n_done: int
@@ -47,3 +48,25 @@ class Progress:
             f"Iteration {self.n_done} of {self.n_iter}: objective {self.objective[-1]:.8g}, "
             f"{self.seconds[-1]:.2g} s, about {duration(self.seconds_left)} left"
         )
+
+
+def told(
+    is_printed: bool, callback: Callable[[Progress], object] | None
+) -> Callable[[Progress], None]:
+    """Return what to call with the progress after every iteration.
+
+    Parameters
+    ----------
+    is_printed : bool
+        Whether to print it.
+    callback : callable, optional
+        Called with it as well.
+    """
+
+    def tell(progress: Progress) -> None:
+        if is_printed:
+            print(progress, flush=True)
+        if callback is not None:
+            callback(progress)
+
+    return tell

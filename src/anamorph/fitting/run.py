@@ -1,19 +1,20 @@
-"""A fit from beginning to end: it goes on from its checkpoint, and ends when it is asked to."""
+"""The driver of a fit: start or resume, iterate, show progress, write checkpoints, finish.
+
+It serves one machine, a cluster and a federation, which differ in their sites and in what a
+checkpoint holds. A federation calls it again after sites have failed, and takes sites back between
+iterations.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-import numpy as np
-
-from anamorph.fitting.em import Fit, State
+from anamorph.fitting.em import Fit
 from anamorph.fitting.progress import Progress
-from anamorph.fitting.sites import OwnSites
-from anamorph.model.settings import Settings
-from anamorph.storage.checkpoint import fit_fingerprint, read_checkpoint, write_checkpoint
+from anamorph.fitting.state import State
 
 logger = logging.getLogger("anamorph")
 
@@ -27,14 +28,15 @@ class Ending:
     n_iter : int
         After so many iterations.
     tol : float or None
-        When an iteration changes the objective by no more than this share of its range so far.
+        When an iteration changes the objective by no more than this share of its range so far;
+        None: only after `n_iter` iterations.
     """
 
     n_iter: int
     tol: float | None
 
     def is_reached(self, objective: Sequence[float]) -> bool:
-        """Tell whether a fit whose objective was this after each iteration is finished."""
+        """Tell whether a fit with this objective after each iteration is finished."""
         if len(objective) >= self.n_iter:
             return True
         if self.tol is None or len(objective) < 2:
@@ -43,62 +45,76 @@ class Ending:
         return abs(objective[-1] - objective[-2]) <= self.tol * total
 
 
+class Checkpoints(Protocol):
+    """Where a fit keeps its state, to resume from it. As text, the name that messages use."""
+
+    def read(self) -> State | None:
+        """Return the state to resume from, with the sites at its latents; None: start anew.
+
+        The latents are those from before the state's turn, where it has one.
+        """
+        ...
+
+    def write(self, state: State) -> None:
+        """Keep the state at the start, and after every iteration."""
+        ...
+
+
 def run_fit(
-    sites: OwnSites,
-    settings: Settings,
+    fit: Fit,
     seed: int,
     ending: Ending,
     *,
-    checkpoint: str | os.PathLike[str] | None = None,
     tell: Callable[[Progress], object],
+    checkpoints: Checkpoints | None = None,
+    regroup: Callable[[State], State] | None = None,
 ) -> State:
-    """Fit a model to the images at some sites, and return where the fit stands at the end.
+    """Fit a model to the images at some sites.
 
     Parameters
     ----------
-    sites : OwnSites
-        They hold the latents at the end.
-    settings : Settings
+    fit : Fit
+        Its sites hold the latents at the end.
     seed : int
         Of the starting latents.
     ending : Ending
-    checkpoint : path, optional
-        Written after every iteration, and gone on from if it exists.
     tell : callable
         Called with the `Progress` after every iteration.
+    checkpoints : Checkpoints, optional
+        Resumed from, and written after every iteration.
+    regroup : callable, optional
+        Called with the state before every iteration. It returns the state to continue from:
+        another one if other sites take part from now on.
+
+    Returns
+    -------
+    State
+        At the end of the fit.
     """
-    fit = Fit(sites, settings)
-    fingerprint = "" if checkpoint is None else fit_fingerprint(settings, seed, sites.digest())
-    if checkpoint is not None and os.path.exists(checkpoint):
-        state = _resumed(sites, checkpoint, fingerprint, ending)
+    state = None if checkpoints is None else checkpoints.read()
+    if state is not None:
+        n_done = len(state.objective)
+        logger.info("Resuming from %s, after %d iterations", checkpoints, n_done)
+        if n_done > ending.n_iter:
+            logger.warning(
+                "%s was written after iteration %d, and the fit was to end after %d: the model is "
+                "the one after %d; remove the checkpoint to start again",
+                *(checkpoints, n_done, ending.n_iter, n_done),
+            )
+        if ending.is_reached(state.objective):
+            fit.turn_latents(state)  # no iteration follows that would
     else:
-        state = fit.start(sites.ask("moments"), seed)
+        state = fit.start(fit.sites.ask("moments"), seed)
+        if checkpoints is not None:
+            checkpoints.write(state)
     iterations = fit.iterate(state)
     while not ending.is_reached(state.objective):
+        regrouped = state if regroup is None else regroup(state)
+        if regrouped is not state:
+            iterations = fit.iterate(regrouped)
         state = next(iterations)
-        if checkpoint is not None:
-            stored = state.beside(np)
-            write_checkpoint(checkpoint, fingerprint, stored, sites.latents_before_turn)
+        if checkpoints is not None:
+            checkpoints.write(state)
         n_done, n_images = len(state.objective), state.latents.n_images
         tell(Progress(n_done, ending.n_iter, n_images, state.objective, state.seconds))
-    return state
-
-
-def _resumed(
-    sites: OwnSites, checkpoint: str | os.PathLike[str], fingerprint: str, ending: Ending
-) -> State:
-    """Return where a fit stood when its checkpoint was written, with the latents at the sites."""
-    state, latents = read_checkpoint(checkpoint, fingerprint)
-    state = state.beside(sites.namespace)
-    n_done = len(state.objective)
-    logger.info("Going on from %s, after %d iterations", checkpoint, n_done)
-    if n_done > ending.n_iter:
-        logger.warning(
-            "%s is from after iteration %d, and the fit was to end after %d: the model "
-            "is the one after %d; remove the checkpoint to begin again",
-            *(checkpoint, n_done, ending.n_iter, n_done),
-        )
-    if state.turn is not None and ending.is_reached(state.objective):
-        latents = latents @ state.turn.transform.T  # no iteration follows to turn them
-    sites.restore(latents)
     return state

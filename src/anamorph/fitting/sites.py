@@ -1,4 +1,4 @@
-"""Sites: whoever holds images. `fitting` publishes parameters to them and asks for sums."""
+"""Sites: whoever holds images. A fit publishes parameters to them, and asks them for sums."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from operator import add
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.typing import Float64Array
 from anamorph.fitting.cohort import Cohort
-from anamorph.fitting.sums import Sums
+from anamorph.fitting.sums import Move, Sums
 from anamorph.model.parameters import Parameters
 
 
@@ -24,13 +24,23 @@ class Sites(Protocol):
         """Send the parameters that the next questions are about."""
         ...
 
-    def ask(self, question: str, **arguments: Any) -> Sums:
-        """Return the sum of all sites' answers to a question of `sums.FIELDS`."""
+    def ask(self, question: str, move: Move | None = None, **arguments: Any) -> Sums:
+        """Return the sum of all sites' answers to a question.
+
+        Parameters
+        ----------
+        question : str
+            One of `sums.FIELDS`.
+        move : Move, optional
+            Of the latents, which sites make first.
+        **arguments
+            Of the question.
+        """
         ...
 
 
 class OwnSites(Sites, Protocol):
-    """Sites of one owner, whose latents may be seen, and kept in a checkpoint.
+    """Sites of one owner, who may see their latents and keep them in a checkpoint.
 
     Latents (N, K) are in the order of the images.
     """
@@ -41,17 +51,17 @@ class OwnSites(Sites, Protocol):
         ...
 
     @property
-    def latents(self) -> NDArray[np.float64]:
+    def latents(self) -> Float64Array:
         """Latents of all images."""
         ...
 
     @property
-    def latents_before_turn(self) -> NDArray[np.float64]:
+    def latents_before_turn(self) -> Float64Array:
         """Latents of all images before the last orthogonalisation."""
         ...
 
-    def restore(self, latents: NDArray[np.float64]) -> None:
-        """Take up latents from a checkpoint."""
+    def restore(self, latents: Float64Array) -> None:
+        """Take latents (N, K) from a checkpoint."""
         ...
 
     def digest(self) -> str:
@@ -70,10 +80,9 @@ class LocalSites:
         for cohort in self.cohorts:
             cohort.publish(parameters)
 
-    def ask(self, question: str, **arguments: Any) -> Sums:
+    def ask(self, question: str, move: Move | None = None, **arguments: Any) -> Sums:
         """Return the sum of all cohorts' answers."""
-        answers: list[Sums] = [getattr(cohort, question)(**arguments) for cohort in self.cohorts]
-        return reduce(add, answers)
+        return reduce(add, [cohort.answer(question, move, **arguments) for cohort in self.cohorts])
 
     @property
     def namespace(self) -> Any:
@@ -81,16 +90,16 @@ class LocalSites:
         return self.cohorts[0].namespace
 
     @property
-    def latents(self) -> NDArray[np.float64]:
+    def latents(self) -> Float64Array:
         """Latents of all images, (N, K)."""
         return np.concatenate([to_host(cohort.latents) for cohort in self.cohorts])
 
     @property
-    def latents_before_turn(self) -> NDArray[np.float64]:
+    def latents_before_turn(self) -> Float64Array:
         """Latents of all images before the last orthogonalisation, (N, K)."""
         return np.concatenate([to_host(cohort.latents_before_turn) for cohort in self.cohorts])
 
-    def restore(self, latents: NDArray[np.float64]) -> None:
+    def restore(self, latents: Float64Array) -> None:
         """Give every cohort its rows of latents (N, K) from a checkpoint."""
         bounds = np.cumsum([0, *(len(cohort.images) for cohort in self.cohorts)])
         for cohort, (first, last) in zip(self.cohorts, pairwise(bounds), strict=True):

@@ -1,7 +1,11 @@
-"""Sums over images: all that may leave a site.
+"""Questions to sites, and sums over images, their answers: all that may leave a site.
 
 `FIELDS` lists, question by question, what an answer holds during a fit, and `ANALYSES` what it
 holds afterwards. Everything in them is a sum over images; images and latents have no field.
+
+A question changes latents only if its name says so (`start_latents`, `update_latents`), or if it
+carries a `Move`: then the site first takes every z to M z + t, and answers for the latents that
+result. This saves a round over all sites wherever latents move between two sums.
 """
 
 from __future__ import annotations
@@ -9,22 +13,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.typing import Float64Array
 
 FIELDS: dict[str, tuple[str, ...]] = {
     # How many images observe each voxel, what they observe in sum, its squares per channel.
     "moments": ("count", "total", "squares"),
     # Sums of z and z z'.
     "start_latents": ("latent_sum", "latent_scatter"),
+    # Nothing but the move that it carries.
     "transform_latents": (),
+    # Nothing: sites shoot all images, so that later questions find the warps.
     "keep_displacements": (),
-    # Derivatives per column of a basis, weighted by z (gradient) and z^2 (Hessian).
+    # g_k and H_kk per column k of a basis: sums weighted by z (gradient) and z^2 (Hessian),
+    # Algorithms 5 and 6.
     "shape_derivatives": ("log_likelihood", "gradient", "hessian"),
     "appearance_derivatives": ("log_likelihood", "gradient", "hessian"),
     "propose_latents": ("log_likelihood",),
-    # Sums of z, z z', S_n and ln|H_n|; residuals for the noise; images whose z stayed.
+    # Sums of z, z z', S_n and ln|H_n|, Algorithm 7; residuals for the noise; images whose z stayed.
     "update_latents": (
         "log_likelihood",
         "latent_sum",
@@ -35,14 +42,48 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "observed",
         "n_unimproved",
     ),
+    # g and H of the mean, Algorithm 2.
     "mean_derivatives": ("log_likelihood", "gradient", "hessian"),
 }
+
+#: Questions that may carry a `Move`.
+MOVING = ("transform_latents", "mean_derivatives", "shape_derivatives")
 
 #: Questions of analyses across sites, about the latents of images under a finished model.
 ANALYSES: dict[str, tuple[str, ...]] = {
     # By group: how many images, and the weighted sums of 1, z and z z'.
     "statistics": ("group_size", "weight_sum", "latent_sum", "latent_scatter"),
 }
+
+
+@dataclass(frozen=True)
+class Move:
+    """A move of all latents, z -> M z + t, that a site makes before it answers a question.
+
+    Attributes
+    ----------
+    matrix : (K, K)
+        M.
+    shift : (K,)
+        t.
+    keeps_warps : bool
+        Whether bases W M^-1 are published together with the move, and t = 0: then W z stays the
+        same, and so does every warp. By default warps change.
+    """
+
+    matrix: Float64Array
+    shift: Float64Array
+    keeps_warps: bool = False
+
+    @classmethod
+    def by(cls, shift: Float64Array) -> Move:
+        """Return the move z -> z + t."""
+        return cls(np.eye(len(shift)), shift)
+
+    @classmethod
+    def turning(cls, transform: Float64Array) -> Move:
+        """Return the move z -> T z that bases W T^-1 go along with."""
+        return cls(transform, np.zeros(len(transform)), keeps_warps=True)
 
 
 @dataclass(frozen=True)
@@ -56,7 +97,7 @@ class Sums:
     """
 
     n_images: int
-    fields: dict[str, NDArray[np.float64]]
+    fields: dict[str, Float64Array]
 
     def __add__(self, other: Sums) -> Sums:
         if self.fields.keys() != other.fields.keys():
@@ -69,11 +110,11 @@ class Sums:
             {name: np.asarray(self.fields[name] + other.fields[name]) for name in self.fields},
         )
 
-    def __getitem__(self, name: str) -> NDArray[np.float64]:
+    def __getitem__(self, name: str) -> Float64Array:
         return self.fields[name]
 
     def in_memory(self) -> Sums:
-        """Return the same with sums as NumPy arrays, wherever they were added up."""
+        """Return the same sums as NumPy arrays, wherever they were added up."""
         return Sums(self.n_images, {name: to_host(field) for name, field in self.fields.items()})
 
     def scalar(self, name: str) -> float:

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anamorph.arrays.namespaces import array_namespace, to_host
+from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.latents import log_determinant
 from anamorph.model.generator import Generator
 from anamorph.model.rounding import slack
-
-Array = NDArray[np.floating]
-Float64Array = NDArray[np.float64]
 
 _MOST_HALVINGS = 8
 _MOST_SHOOTINGS_PER_STEP = _MOST_HALVINGS + 2  # the last takes an image back to where it was
@@ -44,16 +41,14 @@ class Encoding:
     latents: Float64Array
     displacement: Array | None
     log_likelihood: Float64Array
-    n_halvings: NDArray[np.intp]
+    n_halvings: IntArray
 
-    def update(
-        self, which: NDArray[np.intp], latents: Float64Array, log_likelihood: Float64Array
-    ) -> None:
+    def update(self, which: IntArray, latents: Float64Array, log_likelihood: Float64Array) -> None:
         """Replace latents and log-likelihoods of some of the images."""
         self.latents[which] = latents
         self.log_likelihood[which] = log_likelihood
 
-    def update_displacement(self, which: NDArray[np.intp], displacement: Array | None) -> None:
+    def update_displacement(self, which: IntArray, displacement: Array | None) -> None:
         """Replace displacements of some of the images, all of them the first time."""
         if self.displacement is None:
             self.displacement = displacement
@@ -109,7 +104,7 @@ def improve(
     latents: Float64Array,
     step: Float64Array,
     log_likelihood: Float64Array,
-) -> tuple[Encoding, NDArray[np.bool_]]:
+) -> tuple[Encoding, BoolArray]:
     """Take a step, halved for each image until ln p(f | z) - z'Pz/2 is no worse.
 
     Parameters
@@ -171,7 +166,7 @@ class Encoded:
 
     latents: Float64Array
     log_evidence: Float64Array
-    n_shootings: NDArray[np.intp]
+    n_shootings: IntArray
 
     def to_host(self) -> Encoded:
         """Return the same as NumPy arrays."""
@@ -231,8 +226,8 @@ class _Descent:
     latents: Float64Array
     displacement: Array | None
     log_likelihood: Float64Array
-    n_shootings: NDArray[np.intp]
-    is_done: NDArray[np.bool_]
+    n_shootings: IntArray
+    is_done: BoolArray
 
     @classmethod
     def at(cls, generator: Generator, latents: Float64Array) -> _Descent:

@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.batches import split_evenly
 from anamorph.arrays.devices import find_gpu
 from anamorph.arrays.namespaces import array_namespace, beside, is_on_device, kernels_for
+from anamorph.arrays.typing import Array, Float64Array
 from anamorph.geometry import shoot
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.latents import draw_latents
@@ -22,13 +23,24 @@ from anamorph.likelihoods.base import Derivatives
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
-Array = NDArray[np.floating]
-Float64Array = NDArray[np.float64]
-
-
 _CHAIN_RULES = "anamorph.kernels.cpu.derivatives"
 _MOST_GUESSES = 256
 _MOST_GUESS_BYTES = 2**26
+_GUESSING_BYTES, _GUESSING_BYTES_ON_GPU = 2**26, 2**32  # for guesses that are made at a time
+
+
+def working_bytes(settings: Settings) -> int:
+    """Return how many bytes the work on one image takes: what to tell a `BatchPlanner`.
+
+    Images, appearances, warps and steps of shooting; gradients and Hessians as they are computed,
+    pushed and carried on to shape by the chain rule.
+    """
+    s = settings
+    numbers_per_voxel = (
+        4 * s.n_channels + 3 * s.n_hessian + s.n_channels * s.n_dims
+        + 6 * s.n_dims + s.n_shape_hessian
+    )  # fmt: skip
+    return 4 * math.prod(s.space) * numbers_per_voxel
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,12 @@ class Generator:
         drawn = draw_latents(self.parameters.latent_precision, number, draws)
         drawn[0] = 0
         latents = self.own(drawn)
-        return Guesses(latents, self.warp(self.appearance(latents), self.displacement(latents)))
+        warped = np.empty_like(self.parameters.mean, shape=(number, *self.parameters.mean.shape))
+        room = _GUESSING_BYTES_ON_GPU if is_on_device(latents) else _GUESSING_BYTES
+        for some in split_evenly(slice(0, number), room // working_bytes(self.settings)):
+            displacement = self.displacement(latents[some])
+            warped[some] = self.warp(self.appearance(latents[some]), displacement)
+        return Guesses(latents, warped)
 
     def appearance(self, latents: Float64Array) -> Array:
         """Return a = mu + Wa z, (N, C, *space), of latents (N, K)."""

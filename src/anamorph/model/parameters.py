@@ -1,19 +1,16 @@
-"""What is learnt, apart from the latents of each image."""
+"""The parameters that a fit learns: mean, bases, precisions. Latents stay with the images."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.arrays.namespaces import beside
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.latents import prior_precision
 from anamorph.model.settings import Settings
-
-Float32Array = NDArray[np.float32]
-Float64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,11 @@ class Parameters:
     noise_precision: Float64Array
     warp_version: int = 0
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of mean and bases."""
+        return int(self.mean.nbytes + self.appearance_basis.nbytes + self.shape_basis.nbytes)
+
     def basis(self, name: str) -> Float32Array:
         """Return the basis of "shape" or "appearance"."""
         return self.shape_basis if name == "shape" else self.appearance_basis
@@ -72,7 +74,7 @@ class Parameters:
         )
 
 
-def _combine(basis: Float32Array, matrix: NDArray[np.floating], columns: slice) -> Float32Array:
+def _combine(basis: Float32Array, matrix: Array, columns: slice) -> Float32Array:
     block = beside(basis, matrix[columns, columns].T, np.float32)
     if not is_mapped(basis):
         combined: Float32Array = np.tensordot(block, basis, axes=1)

@@ -1,45 +1,32 @@
-"""What a fitted model says of many images: a part of them at a time, by threads or on a GPU."""
+"""Predictions of a fitted model for many images: part by part, by threads or on a GPU."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.batches import DEFAULT_MEMORY_BUDGET, BatchPlanner, usable_gpu_bytes
 from anamorph.arrays.devices import chosen_device
 from anamorph.arrays.namespaces import to_host
 from anamorph.arrays.readable import ReadableImages
-from anamorph.kernels.threads import one_blas_thread, run_parallel, use_threads
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
+from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.model.encoding import Encoded, encode
-from anamorph.model.generator import Generator
+from anamorph.model.generator import Generator, working_bytes
+from anamorph.model.settings import Settings
 
-Array = NDArray[np.floating]
-Float64Array = NDArray[np.float64]
 Result = TypeVar("Result")
-
-_IMAGES_PER_PART = 64
-_IMAGES_ON_DEVICE = 2**14
+Filled = TypeVar("Filled", Float32Array, Float64Array)
 
 
-def image_parts(n_images: int, n_values: int, on_device: bool = False) -> list[slice]:
-    """Split images so that threads have something to share, and memory is bounded.
-
-    Parameters
-    ----------
-    n_images : int
-    n_values : int
-        Numbers that one image consists of: channels times voxels.
-    on_device : bool
-        Whether they are worked on by a GPU, which needs many at a time.
-    """
-    image_bytes = 4 * 32 * n_values
-    budget, most = (2**32, _IMAGES_ON_DEVICE) if on_device else (2**27, _IMAGES_PER_PART)
-    most = int(np.clip(budget // image_bytes, 1, most))
-    return [slice(first, min(first + most, n_images)) for first in range(0, n_images, most)]
+def planner_in_memory(settings: Settings, memory_budget: int | None = None) -> BatchPlanner:
+    """Return a planner for work on images in memory, within a budget (2 GiB by default)."""
+    budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
+    return BatchPlanner(working_bytes(settings), budget)
 
 
 @dataclass(frozen=True)
@@ -51,13 +38,17 @@ class Predictor:
     generator : Generator
         With parameters in memory.
     device : {"cpu", "cuda", "auto"}
-    n_threads : int or None
-        On the CPU; None: as many as there are processors.
+    n_threads : int, optional
+        On the CPU; by default as many as there are processors.
+    memory_budget : int, optional
+        Bytes for the images that are worked on at a time, besides the model and what is returned;
+        2 GiB by default. On a GPU the most bytes to use in all, by default what is free.
     """
 
     generator: Generator
     device: str
-    n_threads: int | None
+    n_threads: int | None = None
+    memory_budget: int | None = None
 
     def in_parts(self, task: Callable[[Generator, slice], Result], n_images: int) -> list[Result]:
         """Return what a task makes of each part of some images.
@@ -65,19 +56,25 @@ class Predictor:
         Parameters
         ----------
         task : callable
-            Given the generator, whose parameters are on the device that is chosen, and which
-            images to work on.
+            Given the generator, whose parameters are on the device that does the work, and the
+            slice of the images to work on.
         n_images : int
+
+        Returns
+        -------
+        list
+            One result per part, in the order of the images.
         """
-        n_voxels = n_images * math.prod(self.generator.settings.space)
-        n_values = self.generator.parameters.mean.size
-        if chosen_device(self.device, n_voxels) == "cuda":
-            generator = self.generator.on_gpu
-            parts = image_parts(n_images, n_values, on_device=True)
-            return [task(generator, part) for part in parts]
+        settings = self.generator.settings
+        on_gpu = chosen_device(self.device, n_images * math.prod(settings.space)) == "cuda"
+        generator = self.generator.on_gpu if on_gpu else self.generator
+        if on_gpu:
+            budget = max(0, usable_gpu_bytes(self.memory_budget) - generator.parameters.n_bytes)
+            planner = BatchPlanner(working_bytes(settings), budget, on_gpu=True)
+        else:
+            planner = planner_in_memory(settings, self.memory_budget)
         with use_threads(self.n_threads), one_blas_thread:
-            parts = image_parts(n_images, n_values)
-            return run_parallel(lambda part: task(self.generator, part), parts)
+            return planner.run(lambda part: task(generator, part), n_images)
 
     def encode(self, images: ReadableImages) -> Encoded:
         """Return the latents and the log evidence of images, and what finding them cost."""
@@ -94,24 +91,23 @@ class Predictor:
 
     def expected_images(
         self, latents: Float64Array, *, warped: bool = True, coloured: bool = True
-    ) -> Array:
-        """Return what latents (N, K) stand for, (N, C, *space).
+    ) -> Float32Array:
+        """Return the images that latents stand for, (N, C, *space).
 
         Parameters
         ----------
         latents : array of shape (N, K)
         warped : bool
-            Whether latents change shape.
+            Whether latents change shape; they do by default.
         coloured : bool
-            Whether they change appearance.
+            Whether they change appearance; they do by default.
         """
 
         def expect(generator: Generator, part: slice) -> Array:
             some = generator.own(latents[part])
-            expected = generator.expected_images(some, warped=warped, coloured=coloured)
-            return cast(Array, to_host(expected))
+            return generator.expected_images(some, warped=warped, coloured=coloured)
 
-        return np.concatenate(self.in_parts(expect, len(latents)))
+        return self._filled(self._empty_images(len(latents)), expect)
 
     def log_likelihood(self, images: ReadableImages, latents: Float64Array) -> Float64Array:
         """Return ln p(f | z) of images and their latents (N, K), (N,)."""
@@ -119,31 +115,40 @@ class Predictor:
         def evaluate(generator: Generator, part: slice) -> Float64Array:
             some, observed = generator.own(latents[part]), generator.own(images.read(part))
             displacement = generator.displacement(some)
-            values = generator.log_likelihood(generator.appearance(some), displacement, observed)
-            return cast(Float64Array, to_host(values))
+            return generator.log_likelihood(generator.appearance(some), displacement, observed)
 
-        return np.concatenate(self.in_parts(evaluate, len(images)))
+        return self._filled(np.empty(len(images)), evaluate)
 
-    def displacement(self, latents: Float64Array) -> Array:
+    def displacement(self, latents: Float64Array) -> Float32Array:
         """Return the displacements of the warps of latents (N, K), (N, d, *space), in voxels."""
         settings = self.generator.settings
+        shape = (len(latents), settings.n_dims, *settings.space)
         if settings.layout.n_shape == 0:
-            return np.zeros((len(latents), settings.n_dims, *settings.space), np.float32)
+            return np.zeros(shape, np.float32)
 
-        def shoot_part(generator: Generator, part: slice) -> Array:
-            return cast(Array, to_host(generator.displacement(generator.own(latents[part]))))
+        def shoot_part(generator: Generator, part: slice) -> Array | None:
+            return generator.displacement(generator.own(latents[part]))
 
-        return np.concatenate(self.in_parts(shoot_part, len(latents)))
+        return self._filled(np.empty(shape, np.float32), shoot_part)
 
-    def impute(self, images: ReadableImages) -> NDArray[np.float32]:
+    def impute(self, images: ReadableImages) -> Float32Array:
         """Return images (N, C, *space) with their NaN filled by what the model expects there."""
-        filled = np.empty((len(images), *self.generator.parameters.mean.shape), np.float32)
+
+        def fill(generator: Generator, part: slice) -> Array:
+            observed = generator.own(images.read(part))
+            expected = generator.expected_images(encode(generator, observed).latents)
+            return np.where(np.isnan(observed), expected, observed)
+
+        return self._filled(self._empty_images(len(images)), fill)
+
+    def _empty_images(self, n_images: int) -> Float32Array:
+        return np.empty((n_images, *self.generator.parameters.mean.shape), np.float32)
+
+    def _filled(self, out: Filled, task: Callable[[Generator, slice], Array | None]) -> Filled:
+        """Return an array (N, ...), filled part by part with what a task returns."""
 
         def fill(generator: Generator, part: slice) -> None:
-            observed = generator.own(images.read(part))
-            latents = encode(generator, observed).latents
-            expected = generator.expected_images(latents)
-            filled[part] = to_host(np.where(np.isnan(observed), expected, observed))
+            out[part] = to_host(task(generator, part))
 
-        self.in_parts(fill, len(images))
-        return filled
+        self.in_parts(fill, len(out))
+        return out

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from anamorph.arrays.typing import Float64Array
 
-Number = TypeVar("Number", float, NDArray[np.float64])
+Number = TypeVar("Number", float, Float64Array)
 
-# Fields are float32, so that a log-likelihood is only known to so much of itself.
+# Fields are float32: a log-likelihood is known only up to this share of itself.
 _ROUNDING = 2e-7
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a fit needs to go on, written after every iteration.
+"""Checkpoints of a fit whose latents may be seen: on one machine, or on a cluster.
 
 Unlike a model file, a checkpoint holds the latents of the images: it stays where they are.
 """
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.fitting.em import State, Turn
 from anamorph.fitting.objective import LatentSums
+from anamorph.fitting.sites import OwnSites
+from anamorph.fitting.state import State, Turn
 from anamorph.model.settings import Settings
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.modelfile import PARAMETER_ARRAYS, parameters_from
@@ -25,28 +26,61 @@ from anamorph.storage.tensors import read_tensors, write_tensors
 _VERSION = 1
 
 
-def write_checkpoint(
-    path: str | os.PathLike[str], fingerprint: str, state: State, latents: NDArray[np.float64]
-) -> None:
-    """Write where a fit stands: its state, and the latents (N, K) from before its last turn."""
-    arrays, facts = state_tensors(state)
-    arrays["latents"] = latents
-    write_tensors(path, "checkpoint", _VERSION, arrays, {"fingerprint": fingerprint, **facts})
+class CheckpointFile:
+    """The checkpoint of a fit in one file (`fitting.run.Checkpoints`).
+
+    Parameters
+    ----------
+    path : path
+        Need not exist yet.
+    sites : OwnSites
+        Their latents are written, and restored when the file is read.
+    settings : Settings
+    seed : int
+        Of the starting latents. Settings, seed and images say whose checkpoint it is.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], sites: OwnSites, settings: Settings, seed: int
+    ) -> None:
+        self._path, self._sites = path, sites
+        self._fingerprint = fit_fingerprint(settings, seed, sites.digest())
+
+    def __str__(self) -> str:
+        return os.fspath(self._path)
+
+    def read(self) -> State | None:
+        """Return the state in the file, and restore the latents; None if there is no file."""
+        if not os.path.exists(self._path):
+            return None
+        arrays, facts = read_tensors(self._path, "checkpoint", _VERSION)
+        check_fingerprint(self._path, facts, self._fingerprint)
+        self._sites.restore(arrays["latents"])
+        return state_from(arrays, facts, len(arrays["latents"])).beside(self._sites.namespace)
+
+    def write(self, state: State) -> None:
+        """Write the state, and the latents (N, K) from before its turn.
+
+        The start is not written: starting again takes no longer than the first question.
+        """
+        if state.turn is None:
+            return
+        arrays, facts = state_tensors(state.beside(np))
+        arrays["latents"] = self._sites.latents_before_turn
+        facts["fingerprint"] = self._fingerprint
+        write_tensors(self._path, "checkpoint", _VERSION, arrays, facts)
 
 
-def read_checkpoint(
-    path: str | os.PathLike[str], fingerprint: str
-) -> tuple[State, NDArray[np.float64]]:
-    """Return the state in a checkpoint of this fit, and the latents from before its turn."""
-    arrays, facts = read_tensors(path, "checkpoint", _VERSION)
-    check_fingerprint(path, facts, fingerprint)
-    return state_from(arrays, facts, len(arrays["latents"])), arrays["latents"]
+def fit_fingerprint(settings: Settings, *facts: int | str, n_bytes: int = 16) -> str:
+    """Return a short text that stands for a fit: its settings, and facts such as the seed."""
+    text = json.dumps([asdict(settings), *facts])
+    return hashlib.blake2b(text.encode(), digest_size=n_bytes).hexdigest()
 
 
 def check_fingerprint(
     path: str | os.PathLike[str], facts: Mapping[str, Any], fingerprint: str
 ) -> None:
-    """Raise a ModelFileError unless a checkpoint is of the fit that goes on from it."""
+    """Raise a ModelFileError unless a checkpoint is of the fit that resumes from it."""
     if facts["fingerprint"] != fingerprint:
         raise ModelFileError(
             f"{path} is the checkpoint of a fit with other images or settings; "
@@ -92,9 +126,3 @@ def state_from(
         Turn(arrays["transform"], arrays["shape_basis_before"]),
         tuple(facts["seconds"]),
     )
-
-
-def fit_fingerprint(settings: Settings, seed: int, images: str) -> str:
-    """Return a short text that stands for the settings and the images (their digest) of a fit."""
-    facts = json.dumps([asdict(settings), seed, images])
-    return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()

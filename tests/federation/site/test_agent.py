@@ -35,6 +35,12 @@ def parameters(scale=0.1):
     }
 
 
+def moved(*shift, **changes):
+    """Return the arguments of a question that moves latents by a shift."""
+    move = {"matrix": np.eye(2), "shift": np.array(shift, np.float64), "keeps_warps": False}
+    return {"move": move | changes}
+
+
 class Coordinator:
     """Speaks to one agent as a coordinator would, and for the other sites of the roster."""
 
@@ -103,7 +109,7 @@ def latents_of(agent):
 
 def test_a_repeated_question_is_answered_again_and_applied_once(tmp_path):
     agent, coordinator = started(tmp_path)
-    shift = {"shift": np.array([0.5, -0.5])}
+    shift = moved(0.5, -0.5)
     first = coordinator.ask("mean_derivatives", shift)
     after = latents_of(agent)
     again = coordinator.ask("mean_derivatives", shift, step=coordinator.step)
@@ -113,8 +119,8 @@ def test_a_repeated_question_is_answered_again_and_applied_once(tmp_path):
 
 def test_another_question_of_the_same_step_is_refused(tmp_path):
     _, coordinator = started(tmp_path)
-    coordinator.ask("mean_derivatives", {"shift": np.zeros(2)})
-    reply = coordinator.ask("mean_derivatives", {"shift": np.ones(2)}, step=coordinator.step)
+    coordinator.ask("mean_derivatives", moved(0, 0))
+    reply = coordinator.ask("mean_derivatives", moved(1, 1), step=coordinator.step)
     assert reply["error"] == "StaleStepError"
 
 
@@ -123,9 +129,7 @@ def test_a_stale_step_and_a_gap_are_refused(tmp_path, offset):
     agent, coordinator = started(tmp_path)
     coordinator.ask("moments")
     before = latents_of(agent)
-    reply = coordinator.ask(
-        "mean_derivatives", {"shift": np.ones(2)}, step=coordinator.step + offset
-    )
+    reply = coordinator.ask("mean_derivatives", moved(1, 1), step=coordinator.step + offset)
     assert reply["error"] == "StaleStepError"
     assert f"at step {coordinator.step}" in reply["text"]
     np.testing.assert_array_equal(latents_of(agent), before)
@@ -133,7 +137,7 @@ def test_a_stale_step_and_a_gap_are_refused(tmp_path, offset):
 
 def test_latents_go_back_to_a_step_also_after_a_restart(tmp_path):
     agent, coordinator = started(tmp_path)
-    shift = {"shift": np.ones(2)}
+    shift = moved(1, 1)
     coordinator.ask("mean_derivatives", shift)
     step, kept = coordinator.step, latents_of(agent)
     coordinator.ask("mean_derivatives", shift)
@@ -151,7 +155,7 @@ def test_a_step_that_is_gone_is_not_gone_back_to(tmp_path):
     _, coordinator = started(tmp_path)
     start = coordinator.step
     for _ in range(3):
-        coordinator.ask("mean_derivatives", {"shift": np.ones(2)}, keep_from=coordinator.step)
+        coordinator.ask("mean_derivatives", moved(1, 1), keep_from=coordinator.step)
     assert "no latents of step" in coordinator.restore(start)["text"]
     reply = coordinator.restore(start, step=1)
     assert reply["error"] == "StaleStepError"
@@ -167,7 +171,7 @@ def test_a_site_without_latents_finds_them_by_encoding(tmp_path):
 
 def test_a_site_that_was_away_does_not_use_latents_of_before(tmp_path):
     agent, coordinator = started(tmp_path)
-    coordinator.ask("mean_derivatives", {"shift": np.ones(2)})
+    coordinator.ask("mean_derivatives", moved(1, 1))
     old, away = latents_of(agent), coordinator.step + 10
     coordinator.step += 20
     assert "no latents of step" in coordinator.restore(away)["text"]
@@ -176,7 +180,7 @@ def test_a_site_that_was_away_does_not_use_latents_of_before(tmp_path):
     found = latents_of(agent)
     assert np.abs(found - old).max() > 0.1
     step = coordinator.step
-    coordinator.ask("mean_derivatives", {"shift": np.ones(2)})
+    coordinator.ask("mean_derivatives", moved(1, 1))
     coordinator.restore(step)
     np.testing.assert_array_equal(latents_of(agent), found)
     assert "no latents of step" in coordinator.restore(away)["text"]
@@ -201,7 +205,7 @@ def test_a_full_disk_leaves_latents_as_they_were(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("anamorph.federation.site.latent_store.write_tensors", fail)
-        reply = coordinator.ask("mean_derivatives", {"shift": np.ones(2)})
+        reply = coordinator.ask("mean_derivatives", moved(1, 1))
         assert reply["error"] == "StorageError"
         assert "No space left" in reply["text"]
     assert coordinator.ask("moments")["error"] == "StaleStepError"
@@ -230,10 +234,16 @@ def test_without_an_audit_log_nothing_is_answered(tmp_path, monkeypatch):
         ({"question": "digest"}, "there is no question 'digest'"),
         ({"question": "restore"}, "there is no question 'restore'"),
         ({"question": "moments", "arguments": {"latents": 1}}, "moments takes no latents"),
-        ({"arguments": {"shift": np.zeros(3)}}, r"shape (2,), got (3,)"),
-        ({"arguments": {"shift": np.array([np.nan, 0])}}, "must be finite"),
-        ({"arguments": {"shift": [0.0, 0.0]}}, "shape (2,), got [0.0, 0.0]"),
-        ({"arguments": {}}, "shape (2,), got None"),
+        ({"question": "update_latents", "arguments": moved(1, 1)}, "update_latents takes no move"),
+        ({"question": "transform_latents", "arguments": {}}, "move of transform_latents must be"),
+        ({"arguments": {"move": np.zeros(2)}}, "must have matrix, shift, keeps_warps"),
+        ({"arguments": {"move": {"shift": np.zeros(2)}}}, "must have matrix, shift, keeps_warps"),
+        ({"arguments": moved(0, 0, 0)}, r"shape (2,), got (3,)"),
+        ({"arguments": moved(np.nan, 0)}, "must be finite"),
+        ({"arguments": moved(0, 0, matrix=np.eye(3))}, "shape (2, 2), got (3, 3)"),
+        ({"arguments": moved(0, 0, shift=[0.0, 0.0])}, "shape (2,), got [0.0, 0.0]"),
+        ({"arguments": moved(0, 0, shift=None)}, "shape (2,), got None"),
+        ({"arguments": moved(0, 0, keeps_warps=1)}, "keeps_warps of mean_derivatives must be bool"),
     ],
 )
 def test_wrong_questions_are_refused(tmp_path, changes, text):
@@ -405,7 +415,7 @@ def test_the_roster_changes_as_often_as_the_policy_says(tmp_path):
     reply = coordinator.ask_masked("start_latents", key, {"seed": 0}, roster=full)
     rosters = [full, full[:3], full[:3], full]
     for n, roster in enumerate(rosters):
-        shift = {"shift": np.full(2, 0.1)}
+        shift = moved(0.1, 0.1)
         reply = coordinator.ask_masked("mean_derivatives", reply["next_key"], shift, roster=roster)
         assert ("error" in reply) == (n == 3)
     assert reply["error"] == "RosterError"

@@ -106,8 +106,8 @@ def write_images(
     make : callable
         Returns some of the N images, as the model gives them.
     """
-    from anamorph.model.predicting import image_parts
+    from anamorph.model.predicting import planner_in_memory
 
-    for part in image_parts(len(paths), model.mean_.size):
+    for part in planner_in_memory(model.settings_, model.memory_budget).batches(len(paths)):
         for path, image in zip(paths[part], make(part), strict=True):
             output.write(path, image)

@@ -1,23 +1,21 @@
-"""A fit across sites from beginning to end: sites that fail come back, or the fit stops cleanly.
+"""A fit across sites: if sites fail, it waits for them, continues without them, or stops cleanly.
 
-The state after each iteration is the ground to stand on. When a site fails, all go back to it:
-with the same sites the iteration is done again and gives the same numbers; with others, latents
-take a step first (`Fit.regroup`), so that no two totals are of the same thing.
+The driver of every fit (`fitting.run`) iterates and keeps the state after each iteration. When a
+site fails, the driver is called again and resumes from that state: with the same sites the
+iteration is repeated and gives the same numbers; with others, see `checkpoint`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.federation.coordinator.checkpoint import Standing, read_standing, write_standing
+from anamorph.federation.coordinator.checkpoint import FederatedCheckpoints, Standing
 from anamorph.federation.coordinator.description import Description, described
 from anamorph.federation.coordinator.sites import FederatedSites
 from anamorph.federation.protocol.errors import (
@@ -28,36 +26,40 @@ from anamorph.federation.protocol.errors import (
 )
 from anamorph.federation.protocol.roster import LEAST_SITES
 from anamorph.federation.protocol.transport import Transport
-from anamorph.fitting.em import Fit, State
-from anamorph.fitting.progress import Progress
-from anamorph.fitting.run import Ending
+from anamorph.fitting.em import Fit
+from anamorph.fitting.progress import Progress, told
+from anamorph.fitting.run import Ending, run_fit
+from anamorph.fitting.state import State
 from anamorph.model.checks import checked_seed
-from anamorph.model.settings import LatentLayout, Settings, checked_settings
-from anamorph.storage.modelfile import Origin
+from anamorph.model.settings import checked_settings
+from anamorph.storage.checkpoint import fit_fingerprint
 
 logger = logging.getLogger("anamorph")
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+# What may be over when the iteration is repeated, perhaps without a site.
+_FAILURES = (SitesLostError, AnswerError)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """How a fit across sites is run.
+    """What a fit across sites does when they fail, and whether they mask their sums.
 
     Attributes
     ----------
     is_secure : bool
-        Whether sites mask their sums, which takes at least three of them.
+        Whether sites mask their sums, which takes at least three of them; they do by default.
     timeout : float or None
-        Seconds that a site may take for an answer.
+        Seconds that a site may take for an answer; by default any time.
     patience : float
-        Seconds to wait for a site that failed.
+        Seconds to wait for a site that failed, 60 by default.
     retries : int
-        How often an iteration is begun again with the same sites.
+        How often an iteration is repeated with the same sites, 3 by default.
     may_go_on_without : bool
-        Whether to go on without a site that does not come back, and to take it back when it does.
+        Whether to continue without a site that does not come back, and to take it back when it
+        does; by default the fit stops.
     roster_changes : int
-        How often the sites of the fit may change.
+        How often the sites of the fit may change, 2 by default.
     """
 
     is_secure: bool = True
@@ -70,16 +72,16 @@ class Terms:
 
 @dataclass(frozen=True)
 class FederatedResult:
-    """What came of a fit across sites, besides the model.
+    """The result of a fit across sites, besides the model.
 
     Attributes
     ----------
     roster : tuple of str
         The sites at the end.
     notes : tuple of str
-        Which sites left and came, and when; empty where all stayed.
+        Which sites left and came back, and when; empty where all stayed.
     n_questions, n_calls : int
-        How many were asked, and how often sites were called.
+        Number of questions, and of calls of all sites that they took.
     """
 
     roster: tuple[str, ...]
@@ -102,23 +104,29 @@ def federated_fit(
     Parameters
     ----------
     model : ShapeAppearanceModel
-        Its arguments say what to fit; it has no `latents_` afterwards, which sites keep.
+        Its arguments say what to fit. It has no `latents_` afterwards: sites keep them.
     transport : Transport
+        How to reach the sites.
     sites : list of str
         The sites that take part.
     terms : Terms, optional
     checkpoint : path, optional
-        Written after every iteration, and gone on from if it exists.
+        Written after every iteration, and resumed from if it exists.
     callback : callable, optional
         Called with the `Progress` after every iteration.
+
+    Returns
+    -------
+    FederatedResult
+        The model is fitted in place.
 
     Raises
     ------
     SitesLostError
-        If a site does not answer and the fit may not go on without it. The same call goes on from
-        the checkpoint.
+        If a site does not answer and the fit may not continue without it. The same call resumes
+        from the checkpoint.
     FederationError
-        What a site refuses by.
+        The refusal of a site, with its name.
     """
     terms = terms or Terms()
     if terms.is_secure and len(sites) < LEAST_SITES:
@@ -126,133 +134,100 @@ def federated_fit(
     description = _described(transport, sites, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
-    run = _Run(model, transport, tuple(sorted(sites)), terms, settings, checkpoint, callback)
-    standing = run.to_the_end()
-    _set_fitted(model, description, settings, standing.state)
+    seed = checked_seed(model.random_state)
+    name = fit_fingerprint(settings, seed, n_bytes=8)  # the same whenever the fit is resumed
+    federated = FederatedSites(
+        transport, settings, name, model.n_iter, is_secure=terms.is_secure, timeout=terms.timeout
+    )
+    fit, names = Fit(federated, settings), tuple(sorted(sites))
+    checkpoints = FederatedCheckpoints(fit, federated, name, names, seed, checkpoint)
+    attendance = _Attendance(transport, names, terms, checkpoints)
+    tell = told(model.verbose, callback)
+
+    def tell_of_success(progress: Progress) -> None:
+        attendance.forgive()
+        tell(progress)
+
+    while True:
+        try:
+            state = run_fit(
+                fit,
+                seed,
+                Ending(model.n_iter, model.tol),
+                tell=tell_of_success,
+                checkpoints=checkpoints,
+                regroup=attendance.take_back,
+            )
+            break
+        except _FAILURES as error:
+            attendance.recover(error)
+    model._take(state, settings, description)
+    standing = checkpoints.standing
+    assert standing is not None
     return FederatedResult(
-        standing.roster, standing.notes, run.sites.n_questions, run.sites.n_calls
+        standing.roster, standing.notes, federated.n_questions, federated.n_calls
     )
 
 
-class _Run:
-    """The course of a fit: where it stands, and what to do about sites that fail."""
+class _Attendance:
+    """Which sites take part: it waits for sites that fail, gives them up, and takes them back.
+
+    Parameters
+    ----------
+    transport : Transport
+    names : tuple of str
+        All sites of the fit.
+    terms : Terms
+    checkpoints : FederatedCheckpoints
+    """
 
     def __init__(
         self,
-        model: ShapeAppearanceModel,
         transport: Transport,
         names: tuple[str, ...],
         terms: Terms,
-        settings: Settings,
-        checkpoint: str | os.PathLike[str] | None,
-        callback: Callable[[Progress], object] | None,
+        checkpoints: FederatedCheckpoints,
     ) -> None:
-        self._model, self._transport, self._names = model, transport, names
-        self._terms, self._checkpoint, self._callback = terms, checkpoint, callback
-        self._seed = checked_seed(model.random_state)
-        self._name = _fit_name(settings, self._seed)
-        self.sites = FederatedSites(
-            transport,
-            settings,
-            self._name,
-            model.n_iter,
-            is_secure=terms.is_secure,
-            timeout=terms.timeout,
-        )
-        self._fit = Fit(self.sites, settings)
+        self._transport, self._names, self._terms = transport, names, terms
+        self._checkpoints = checkpoints
+        self._n_failures = 0
+        self._failing = checkpoints.roster
+        self._missing: set[str] = set()
+
+    def forgive(self) -> None:
+        """Count failures from 0 again, after an iteration that was finished."""
         self._n_failures = 0
 
-    def to_the_end(self) -> Standing:
-        """Iterate until the model has what it asks for."""
-        standing, iterations = self._begin()
-        ending = Ending(self._model.n_iter, self._model.tol)
-        while not ending.is_reached(standing.state.objective):
-            standing, iterations = self._with_those_who_returned(standing, iterations)
-            try:
-                state = next(iterations)
-            except (SitesLostError, AnswerError) as error:
-                standing, iterations = self._recover(standing, error)
-                continue
-            self._n_failures = 0
-            standing = replace(standing, state=state, step=self.sites.step_before_turn)
-            if self._checkpoint is not None:
-                write_standing(self._checkpoint, self._name, standing)
-            self.sites.keep_from = standing.step
-            self._tell(state)
-        return standing
+    def recover(self, error: FederationError) -> None:
+        """Choose the sites to resume with: the same ones if they come back, or those that are left.
 
-    def _begin(self) -> tuple[Standing, Iterator[State]]:
-        """Go on from the checkpoint, or start."""
-        if self._checkpoint is not None and os.path.exists(self._checkpoint):
-            standing = read_standing(self._checkpoint, self._name)
-            logger.info("Going on after %d iterations", len(standing.state.objective))
-            self.sites.keep_from = standing.step
-            try:
-                return self._stand_on(standing, standing.roster)
-            except (SitesLostError, AnswerError) as error:
-                return self._recover(standing, error)
-        while True:
-            try:
-                return self._start()
-            except (SitesLostError, AnswerError) as error:
-                if self._given_up(self._names, error):
-                    raise
+        Raises
+        ------
+        FederationError
+            The one given, if the fit may not continue.
+        """
+        standing = self._checkpoints.standing
+        roster = self._names if standing is None else standing.roster
+        if roster != self._failing:
+            self._failing, self._missing, self._n_failures = roster, set(), 0
+        self._missing |= self._given_up(roster, error)
+        left = tuple(name for name in roster if name not in self._missing)
+        if self._missing and not self._may_continue(standing, left):
+            raise error
+        self._checkpoints.roster = left
 
-    def _start(self) -> tuple[Standing, Iterator[State]]:
-        self.sites.join(self._names)
-        self.sites.restore(0)
-        moments = self.sites.ask("moments")
-        _check_components(self._model, moments.n_images)
-        state = self._fit.start(moments, self._seed)
-        self.sites.keep_from = self.sites.step
-        return Standing(state, self.sites.step, self._names), self._fit.iterate(state)
-
-    # ---- when sites fail
-
-    def _stand_on(
-        self, standing: Standing, roster: Sequence[str]
-    ) -> tuple[Standing, Iterator[State]]:
-        """Go back to where a fit stood, with the same sites or with others."""
-        self.sites.join(roster)
-        if set(roster) == set(standing.roster):
-            self.sites.restore(standing.step)
-            return standing, self._fit.iterate(standing.state)
-        if standing.state.objective:
-            self.sites.restore(standing.step, may_encode=True)
-            state = self._fit.regroup(standing.state)
-        else:  # latents are random numbers yet: others are as good
-            self.sites.restore(0)
-            parameters = standing.state.parameters
-            state = self._fit.start_from(parameters.mean, parameters.noise_precision, self._seed)
-        note = self._note(standing, roster)
-        logger.warning("%s", note)
-        standing = Standing(
-            state,
-            self.sites.step,
-            self.sites.roster,
-            (*standing.notes, note),
-            standing.n_roster_changes + 1,
-        )
-        return standing, self._fit.iterate(state)
-
-    def _recover(
-        self, standing: Standing, error: FederationError
-    ) -> tuple[Standing, Iterator[State]]:
-        """Begin the iteration again with the same sites if they come back, or without them."""
-        missing: set[str] = set()
-        while True:
-            missing |= self._given_up(standing.roster, error)
-            roster = [name for name in standing.roster if name not in missing]
-            if missing:
-                self._check_may_go_on(standing, roster, error)
-            try:
-                found = self._stand_on(standing, roster)
-            except (SitesLostError, AnswerError) as another:
-                error = another
-                continue
-            if missing:
-                self._n_failures = 0
-            return found
+    def take_back(self, state: State) -> State:
+        """Return the state with sites that can be reached again, where there are any."""
+        standing = self._checkpoints.standing
+        assert standing is not None
+        returned = (set(self._names) - set(standing.roster)) & set(self._transport.names)
+        if not returned or standing.n_roster_changes >= self._terms.roster_changes:
+            return state
+        try:
+            return self._checkpoints.resume_with([*standing.roster, *returned])
+        except _FAILURES as error:
+            logger.warning("%s cannot come back yet: %s", ", ".join(sorted(returned)), error)
+            raise
 
     def _given_up(self, names: Sequence[str], error: FederationError) -> set[str]:
         """Wait until sites can be reached again; return those that are given up."""
@@ -268,46 +243,15 @@ class _Run:
             missing |= set(error.reasons) & set(names)
         return missing
 
-    def _check_may_go_on(
-        self, standing: Standing, roster: Sequence[str], error: FederationError
-    ) -> None:
+    def _may_continue(self, standing: Standing | None, left: Sequence[str]) -> bool:
+        """Tell whether the fit may continue with the sites that are left."""
         least = LEAST_SITES if self._terms.is_secure else 1
-        has_changes = standing.n_roster_changes < self._terms.roster_changes
-        if not self._terms.may_go_on_without or len(roster) < least or not has_changes:
-            raise error
-
-    def _with_those_who_returned(
-        self, standing: Standing, iterations: Iterator[State]
-    ) -> tuple[Standing, Iterator[State]]:
-        """Take sites back that can be reached again; go on as before if that fails."""
-        away = set(self._names) - set(standing.roster)
-        returned = away & set(self._transport.names)
-        if not returned or standing.n_roster_changes >= self._terms.roster_changes:
-            return standing, iterations
-        try:
-            return self._stand_on(standing, [*standing.roster, *returned])
-        except (SitesLostError, AnswerError) as error:
-            logger.warning("%s cannot come back yet: %s", ", ".join(sorted(returned)), error)
-            return self._recover(standing, error)
-
-    def _note(self, standing: Standing, roster: Sequence[str]) -> str:
-        left = sorted(set(standing.roster) - set(roster))
-        came = sorted(set(roster) - set(standing.roster))
-        changes = [f"without {name}" for name in left] + [f"with {name} again" for name in came]
-        return f"after iteration {len(standing.state.objective)}: on {', '.join(changes)}"
-
-    def _tell(self, state: State) -> None:
-        progress = Progress(
-            len(state.objective),
-            self._model.n_iter,
-            state.latents.n_images,
-            state.objective,
-            state.seconds,
+        return (
+            standing is not None
+            and self._terms.may_go_on_without
+            and len(left) >= least
+            and standing.n_roster_changes < self._terms.roster_changes
         )
-        if self._model.verbose:
-            print(progress, flush=True)
-        if self._callback is not None:
-            self._callback(progress)
 
 
 def _described(transport: Transport, sites: Sequence[str], terms: Terms) -> Description:
@@ -320,31 +264,3 @@ def _described(transport: Transport, sites: Sequence[str], terms: Terms) -> Desc
         if not others:
             raise
         return described(transport, others, terms.timeout)
-
-
-def _fit_name(settings: Settings, seed: int) -> str:
-    """Return a name for a fit, the same whenever it is asked for again."""
-    facts = json.dumps([asdict(settings), seed])
-    return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
-
-
-def _check_components(model: ShapeAppearanceModel, n_images: int) -> None:
-    n_latents = LatentLayout.named(model.latents, model.n_components).n_latents
-    if n_latents > n_images - 1:
-        raise ValueError(
-            f"n_components must be at most the number of images less one, got {n_latents} for "
-            f"{n_images} images at all sites"
-        )
-
-
-def _set_fitted(
-    model: ShapeAppearanceModel, description: Description, settings: Settings, state: State
-) -> None:
-    origin = Origin(
-        state.latents.n_images,
-        description.affine,
-        description.pad,
-        state.seconds,
-        description.suffix,
-    )
-    model._set_fitted(description.format, settings, state.parameters, list(state.objective), origin)

@@ -23,7 +23,7 @@ from anamorph.federation.protocol.errors import SitesLostError, SumOverflowError
 from anamorph.federation.protocol.questions import answer_shapes
 from anamorph.federation.protocol.transport import Transport
 from anamorph.federation.protocol.wire import BLOCK_BYTES, Message
-from anamorph.fitting.sums import Sums
+from anamorph.fitting.sums import Move, Sums
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import PARAMETER_ARRAYS
@@ -130,12 +130,14 @@ class FederatedSites:
         self._parameters = parameters
         self._version += 1
 
-    def ask(self, question: str, **arguments: Any) -> Sums:
+    def ask(self, question: str, move: Move | None = None, **arguments: Any) -> Sums:
         """Return the sum of all sites' answers to a question."""
         self.step += 1
         self.n_questions += 1
-        if arguments.get("transform") is not None:
-            self.step_before_turn = self.step - 1
+        if move is not None:
+            arguments["move"] = vars(move)
+            if move.keeps_warps:
+                self.step_before_turn = self.step - 1
         schema = AnswerSchema(answer_shapes(question, self._settings, arguments))
         message: Message = {
             "do": "ask",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from anamorph.federation.protocol.errors import MessageError
-from anamorph.fitting.sums import ANALYSES, FIELDS
+from anamorph.fitting.sums import ANALYSES, FIELDS, MOVING
 from anamorph.model.settings import Settings
 
 Shape = tuple[int, ...]
@@ -76,27 +76,44 @@ def parameter_shapes(settings: Settings) -> dict[str, Shape]:
 
 def check_arguments(question: str, settings: Settings, arguments: Mapping[str, Any]) -> None:
     """Raise a MessageError unless a question has exactly the arguments that it needs."""
-    n_latents = settings.layout.n_latents
-    matrix, vector = (n_latents, n_latents), (n_latents,)
     expected: dict[str, dict[str, Shape | type]] = {
         "start_latents": {"seed": int},
-        "transform_latents": {"matrix": matrix, "shift": vector},
-        "mean_derivatives": {"shift": vector},
-        "shape_derivatives": {} if arguments.get("transform") is None else {"transform": matrix},
+        "transform_latents": {"move": dict},
         "statistics": {"groups": list},
     }
     wanted = expected.get(question, {})
-    optional = {"shape_derivatives": {"transform"}, "statistics": {"group_by", "weight_by"}}
+    optional = {"statistics": {"group_by", "weight_by"}} | {name: {"move"} for name in MOVING}
     unknown = arguments.keys() - wanted.keys() - optional.get(question, set())
     if unknown:
         raise MessageError(f"{question} takes no {', '.join(sorted(unknown))}")
+    _check_values(question, wanted, arguments)
+    if arguments.get("move") is not None:
+        _check_move(question, settings.layout.n_latents, arguments["move"])
+
+
+def _check_move(question: str, n_latents: int, move: Any) -> None:
+    """Raise a MessageError unless a move is z -> M z + t, and says whether it keeps warps."""
+    expected: dict[str, Shape | type] = {
+        "matrix": (n_latents, n_latents),
+        "shift": (n_latents,),
+        "keeps_warps": bool,
+    }
+    if not isinstance(move, dict) or move.keys() != expected.keys():
+        raise MessageError(f"the move of {question} must have {', '.join(expected)}")
+    _check_values(question, expected, move)
+
+
+def _check_values(
+    question: str, wanted: Mapping[str, Shape | type], given: Mapping[str, Any]
+) -> None:
+    """Raise a MessageError unless values have the types or shapes that they should have."""
     for name, kind in wanted.items():
-        value = arguments.get(name)
+        value = given.get(name)
         if isinstance(kind, type):
-            if not isinstance(value, kind) or isinstance(value, bool):
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 raise MessageError(f"{name} of {question} must be {kind.__name__}, got {value!r}")
         elif not isinstance(value, np.ndarray) or value.shape != kind:
-            given = getattr(value, "shape", value)
-            raise MessageError(f"{name} of {question} must have shape {kind}, got {given!r}")
+            shown = getattr(value, "shape", value)
+            raise MessageError(f"{name} of {question} must have shape {kind}, got {shown!r}")
         elif not np.isfinite(value).all():
             raise MessageError(f"{name} of {question} must be finite, got NaN or infinity")

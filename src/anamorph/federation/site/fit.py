@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.fitting.cohort import Cohort
 from anamorph.federation.protocol.answers import Answer, AnswerSchema
+from anamorph.fitting.placement import place_cohort
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
 from anamorph.federation.site.policy import Policy
 from anamorph.federation.site.published_parameters import PublishedParameters
@@ -24,7 +24,7 @@ from anamorph.images.collection import ImageCollection
 from anamorph.arrays.namespaces import to_host
 from anamorph.model.predicting import Predictor
 from anamorph.model.settings import Settings
-from anamorph.fitting.sums import FIELDS, Sums
+from anamorph.fitting.sums import FIELDS, Move, Sums
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments",)
@@ -74,7 +74,7 @@ class SiteFit:
     ) -> None:
         self.name = name
         self.settings = settings
-        self.cohort = Cohort.placed(
+        self.cohort = place_cohort(
             device, images, settings, identities, memory_budget, scratch=folder
         )
         self.published = PublishedParameters(settings)
@@ -82,6 +82,7 @@ class SiteFit:
         self.answer: Answer | None = None
         self.content = ""
         self._images, self._device, self._n_threads = images, device, n_threads
+        self._memory_budget = memory_budget
         self._store = LatentStore(folder)
         self._request = ""
         self._lacks_latents = False
@@ -161,7 +162,9 @@ class SiteFit:
         before = self.cohort.latents
         schema = AnswerSchema(answer_shapes(question, self.settings, arguments))
         if question in FIELDS:
-            sums: Sums = getattr(self.cohort, question)(**arguments).in_memory()
+            move = arguments.get("move")
+            given = {**arguments, "move": None if move is None else Move(**move)}
+            sums: Sums = self.cohort.answer(question, **given).in_memory()
         else:
             sums = group_sums(self._encoded_latents(), columns, arguments, policy)
         if {name: value.shape for name, value in sums.fields.items()} != schema.field_shapes:
@@ -177,7 +180,8 @@ class SiteFit:
     def _encoded_latents(self) -> NDArray[np.float64]:
         """Return the most probable latents (N, K) of the images under the published parameters."""
         generator = Generator(self.settings, self.published.parameters())
-        return Predictor(generator, self._device, self._n_threads).encode(self._images).latents
+        predictor = Predictor(generator, self._device, self._n_threads, self._memory_budget)
+        return predictor.encode(self._images).latents
 
 
 def _digest(data: bytes) -> str:

@@ -1,0 +1,90 @@
+"""Where the images of a cohort are worked on: in memory or on the GPU, and what is kept there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from anamorph.arrays.batches import DEFAULT_MEMORY_BUDGET, GpuPlan, plan_gpu
+from anamorph.arrays.column_sums import SumPlace
+from anamorph.arrays.devices import chosen_device
+from anamorph.arrays.gpu_images import ImagesOnDevice
+from anamorph.arrays.readable import ReadableImages
+from anamorph.arrays.typing import Float64Array
+from anamorph.fitting.cohort import Cohort
+from anamorph.images.files import FileImages
+from anamorph.images.kept import KeptImages, can_be_kept
+from anamorph.model.settings import Settings
+
+
+def place_cohort(
+    device: str,
+    images: ReadableImages,
+    settings: Settings,
+    identities: Sequence[int | str],
+    memory_budget: int | None = None,
+    start: Float64Array | None = None,
+    scratch: Path | None = None,
+) -> Cohort:
+    """Return a cohort whose images are in memory, in their files, or on the GPU.
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda", "auto"}
+        See `chosen_device`.
+    images, settings, identities, start
+        As for `Cohort`.
+    memory_budget : int, optional
+        Bytes for batches of images and what is kept of them; 2 GiB by default. On a GPU the most
+        bytes to use in all, by default what is free.
+    scratch : Path, optional
+        Folder for sums that are too large for memory; by default all are in memory.
+
+    Returns
+    -------
+    Cohort
+    """
+    n_voxels = len(images) * math.prod(settings.space)
+    if chosen_device(device, n_voxels) == "cpu":
+        shape = (settings.n_channels, *settings.space)
+        budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
+        if isinstance(images, FileImages) and can_be_kept(len(images), shape, budget):
+            images = KeptImages(images, shape)
+        return Cohort(images, settings, identities, budget, start, SumPlace(np, scratch))
+    plan = plan_fit_on_gpu(settings, len(images), memory_budget)
+    on_device = ImagesOnDevice(images, plan.are_images_resident)
+    place = SumPlace(on_device.namespace, scratch, plan.are_sums_resident)
+    return Cohort(on_device, settings, identities, plan.working_bytes, start, place)
+
+
+def plan_fit_on_gpu(settings: Settings, n_images: int, budget: int | None = None) -> GpuPlan:
+    """Plan how a fit uses the memory of the GPU, or raise a DeviceError if there is too little.
+
+    Parameters
+    ----------
+    settings : Settings
+    n_images : int
+    budget : int, optional
+        The most bytes to use; by default what is free.
+
+    Returns
+    -------
+    GpuPlan
+    """
+    s, layout = settings, settings.layout
+    n_voxels = math.prod(s.space)
+    numbers = s.n_channels * (1 + layout.n_appearance) + s.n_dims * layout.n_shape
+    sums = max(
+        layout.n_shape * (s.n_dims + s.n_shape_hessian),
+        layout.n_appearance * (s.n_channels + s.n_hessian),
+    )
+    return plan_gpu(
+        parameter_bytes=4 * n_voxels * numbers,
+        sum_bytes=8 * n_voxels * sums,
+        stored_bytes=4 * n_images * n_voxels * s.n_channels,
+        image_bytes=4 * n_voxels * (64 + 4 * s.n_channels * layout.n_latents),
+        budget=budget,
+    )
