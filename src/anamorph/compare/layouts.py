@@ -22,12 +22,7 @@ from anamorph.images.collection import Images, open_images
 from anamorph.images.errors import ImageError
 from anamorph.images.hidden import Boxes, HiddenImages
 from anamorph.likelihoods import LIKELIHOODS
-from anamorph.model.checks import (
-    ArgumentError,
-    check_choice,
-    checked_components,
-    checked_seed,
-)
+from anamorph.model.checks import ArgumentError, check_choice, checked_components, checked_seed
 from anamorph.model.encoding import encode
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import LAYOUTS

@@ -10,14 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anamorph.model.hyperparameters import (
-    FITTING,
-    HYPERPARAMETERS,
-    IMAGES,
-    KEYS,
-    MACHINE,
-    MODEL,
-)
+from anamorph.model.hyperparameters import FITTING, HYPERPARAMETERS, IMAGES, KEYS, MACHINE, MODEL
 
 _TALK = "Messages"
 
@@ -57,7 +50,8 @@ ModelOutput = Annotated[
     Path,
     _option(
         "Model file to write. Latents go beside it, to FILE's name with .latents.tsv.",
-        *("--output", "-o"),
+        "--output",
+        "-o",
         metavar="FILE",
     ),
 ]
