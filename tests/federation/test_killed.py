@@ -70,7 +70,7 @@ def test_a_site_that_is_killed_changes_nothing(tmp_path, pooled, kind, questions
     ("kind", "question", "complaint"),
     [
         ("ledger", "update_latents", "ledger of this site cannot be written (No space left"),
-        ("latents", "update_latents", "latents cannot be kept on the disk of this site"),
+        ("latents", "update_latents", "latents cannot be written to the disk of this site"),
         ("audit", "shape_derivatives", "audit log cannot be written (No space left"),
     ],
 )

@@ -46,22 +46,15 @@ if TYPE_CHECKING:
     from anamorph.federation.site.agent import SiteAgent
     from anamorph.federation.site.policy import Policy
 
-# Where the names are that are imported when they are first used.
+# Modules of the names that are imported when they are first used.
 _HOMES = {
-    "FederatedResult": "coordinator.fit",
-    "GroupStatistics": "coordinator.statistics",
-    "Identity": "protocol.identity",
-    "LocalTransport": "simulate",
-    "Policy": "site.policy",
-    "Replies": "protocol.transport",
-    "SiteAgent": "site.agent",
-    "Terms": "coordinator.fit",
-    "Transport": "protocol.transport",
-    "federated_fit": "coordinator.fit",
-    "federated_statistics": "coordinator.statistics",
-    "simulated_sites": "simulate",
-    "split_images": "simulate",
-    "write_statistics": "coordinator.statistics",
+    "coordinator.fit": ("FederatedResult", "Terms", "federated_fit"),
+    "coordinator.statistics": ("GroupStatistics", "federated_statistics", "write_statistics"),
+    "protocol.identity": ("Identity",),
+    "protocol.transport": ("Replies", "Transport"),
+    "simulate": ("LocalTransport", "simulated_sites", "split_images"),
+    "site.agent": ("SiteAgent",),
+    "site.policy": ("Policy",),
 }
 
 __all__ = [
@@ -96,10 +89,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

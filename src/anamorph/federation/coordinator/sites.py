@@ -45,7 +45,7 @@ class FederatedSites:
     n_iter : int
         Iterations of the fit; the policy of a site limits them.
     is_secure : bool, default True
-        Whether sites mask their sums, so that only totals can be read.
+        Whether sites mask their sums. The coordinator then sees only totals.
     timeout : float, optional
         Seconds that a site may take for an answer. By default there is no limit.
 
@@ -111,17 +111,9 @@ class FederatedSites:
             parameters instead.
         """
         self.step += 1
-        replies = self._call(
-            {
-                "do": "restore",
-                "fit": self._fit,
-                "step": self.step,
-                "to": step,
-                "may_encode": may_encode,
-            }
-        )
+        message = {"do": "restore", "fit": self._fit, "step": self.step, "to": step}
+        self._keep_keys(self._call(message | {"may_encode": may_encode}))
         self._sent = {}
-        self._keep_keys(replies)
 
     # ---- questions and sums
 
@@ -153,9 +145,8 @@ class FederatedSites:
         while True:
             is_last = attempt + 1 == _MOST_ATTEMPTS
             try:
-                total = self._attempt(
-                    message | self._keys_and_exponents(question, schema, attempt), schema
-                )
+                terms = self._mask_terms(question, schema, attempt)
+                total = self._attempt(message | terms, schema)
             except SumOverflowError:
                 if is_last:
                     raise
@@ -168,7 +159,7 @@ class FederatedSites:
             attempt += 1
             self._renew_keys(attempt)
 
-    def _keys_and_exponents(self, question: str, schema: AnswerSchema, attempt: int) -> Message:
+    def _mask_terms(self, question: str, schema: AnswerSchema, attempt: int) -> Message:
         """Return the keys and exponents of an attempt at a question."""
         if not self._is_secure:
             return {"attempt": None, "keys": None, "exponents": None}
@@ -191,10 +182,9 @@ class FederatedSites:
         total = Total(schema, len(self.roster), message["exponents"])
         for index in range(schema.n_blocks):
             if index:
-                names = ("fit", "step", "attempt")
-                fetch = {name: message[name] for name in names}
+                fetch = {name: message[name] for name in ("fit", "step", "attempt")}
                 replies = self._call({"do": "block", "index": index, **fetch})
-            # Popped, so that they leave memory before the next blocks arrive.
+            # Popped: they must leave memory before the next blocks arrive.
             total.add_block(index, {name: reply.pop("block") for name, reply in replies.items()})
         return total
 

@@ -96,7 +96,7 @@ class Total:
         # Masks that do not cancel leave a random number.
         if n_images != round(n_images) or not self._n_sites <= n_images < _MOST_IMAGES:
             raise AnswerError(
-                "the masks of the sites do not cancel: the sites were told different things, or "
+                "the masks of the sites do not cancel: the sites received different questions, or "
                 "one of them is faulty"
             )
         return Sums(int(n_images), fields)

@@ -68,7 +68,7 @@ class PairwiseMasks:
         offers : dict
             What each site offered for this attempt, by name.
         context : str
-            What is asked. Sites that were told different things get masks that do not cancel.
+            What is asked. Masks of sites that received different questions do not cancel.
         """
         if self._private_key is None:
             raise SignatureError("the key of this question was used: ask with fresh keys")

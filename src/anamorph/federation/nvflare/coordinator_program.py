@@ -42,22 +42,22 @@ class CoordinatorProgram:
         transport = CollabTransport()
         try:
             request = read_request(kit)
-            _tell(events, "began", sites=list(transport.names))
+            _report(events, "began", sites=list(transport.names))
             if isinstance(request, FitRequest):
                 _fit(request, transport, events)
             else:
                 _find_statistics(request, transport, events)
         except SitesLostError as error:
-            _tell(events, "lost", text=str(error))
+            _report(events, "lost", text=str(error))
             raise  # to end the calls that still wait for an answer
         except (FederationError, ModelFileError, OSError, ValueError) as error:
-            _tell(events, "refused", text=str(error))
+            _report(events, "refused", text=str(error))
         except Exception as error:
-            _tell(events, "failed", text=f"{type(error).__name__}: {error}")
+            _report(events, "failed", text=f"{type(error).__name__}: {error}")
             raise
 
 
-def _tell(events: JsonLines, kind: str, **facts: Any) -> None:
+def _report(events: JsonLines, kind: str, **facts: Any) -> None:
     """Report an event to the process that submitted the job."""
     events.append({"kind": kind, **facts})
 
@@ -78,10 +78,10 @@ def _fit(request: FitRequest, transport: Transport, events: JsonLines) -> None:
             transport.names,
             terms,
             checkpoint=request.checkpoint,
-            callback=lambda progress: _tell(events, "iteration", **asdict(progress)),
+            callback=lambda progress: _report(events, "iteration", **asdict(progress)),
         )
     model.save(request.output)
-    _tell(
+    _report(
         events,
         "done",
         n_images=model.origin_.n_images,
@@ -104,7 +104,7 @@ def _find_statistics(request: StatisticsRequest, transport: Transport, events: J
         timeout=request.timeout,
     )
     write_statistics(Path(request.output), groups)
-    _tell(events, "done", roster=list(transport.names), groups=summarised(groups))
+    _report(events, "done", roster=list(transport.names), groups=summarised(groups))
 
 
 def _model(request: FitRequest, description: Description) -> ShapeAppearanceModel:

@@ -23,7 +23,7 @@ _ANALYSES = ""
 
 @dataclass
 class _FitRecord:
-    """What a site remembers of a fit."""
+    """The record of one fit."""
 
     last_step: int = 0
     roster: tuple[str, ...] | None = None
@@ -39,7 +39,7 @@ class Ledger:
     Parameters
     ----------
     path : Path
-        Read if it exists, so that limits also hold after a restart.
+        Read if it exists: limits also hold after a restart.
     policy : Policy
         Sets the limits.
     """
