@@ -22,6 +22,8 @@ from anamorph.model.settings import Settings
 Result = TypeVar("Result")
 Filled = TypeVar("Filled", Float32Array, Float64Array)
 
+_SHARE_ON_GPU = 0.75  # the rest is for derivatives with respect to all latents at once
+
 
 def planner_in_memory(settings: Settings, memory_budget: int | None = None) -> BatchPlanner:
     """Return a planner for work on images in memory, within a budget (2 GiB by default)."""
@@ -69,7 +71,8 @@ class Predictor:
         on_gpu = chosen_device(self.device, n_images * math.prod(settings.space)) == "cuda"
         generator = self.generator.on_gpu if on_gpu else self.generator
         if on_gpu:
-            budget = max(0, usable_gpu_bytes(self.memory_budget) - generator.parameters.n_bytes)
+            usable = usable_gpu_bytes(self.memory_budget) - generator.parameters.n_bytes
+            budget = int(_SHARE_ON_GPU * max(0, usable))
             planner = BatchPlanner(working_bytes(settings), budget, on_gpu=True)
         else:
             planner = planner_in_memory(settings, self.memory_budget)
