@@ -76,12 +76,6 @@ class ImageFormat:
             return np.moveaxis(images, 1, self.channel_axis)
         return np.moveaxis(images, 1, -1) if self.holds_labels else images[:, 0]
 
-    def from_user(self, images: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return images as `to_user` returns them with channels first, (N, C, *space)."""
-        if self.channel_axis is not None:
-            return np.moveaxis(images, self.channel_axis, 1)
-        return np.moveaxis(images, -1, 1) if self.holds_labels else images[:, None]
-
 
 class ArrayImages:
     """A stack of images, as an array or a list of arrays.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from anamorph.images.arrays import ALMOST_ONE, ImageFormat
 from anamorph.images.cache import Cache
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Affine, Grid
+from anamorph.images.grid import Affine, Grid, slices_inside
 from anamorph.images.names import identities_of
 from anamorph.images.readers.formats import open_image, suffix_of
 from anamorph.images.readers.labels import as_labels, one_hot
@@ -132,7 +132,7 @@ class FileImages:
         numbers = range(len(self))[part]
         shape = (len(numbers), self.format.n_channels, *self.format.space)
         images = np.full(shape, np.nan, np.float32)
-        inner = tuple(slice(self.pad, self.pad + length) for length in self._inner.space)
+        inner = slices_inside(self._inner, self.pad)
         for image, n in zip(images, numbers, strict=True):
             image[:, *inner] = self._channels(n)
         return images

@@ -74,3 +74,16 @@ class Grid:
         corners = corners.reshape(len(self.space), -1)
         moved = shift[:3, : len(self.space)] @ corners + shift[:3, 3:]
         return float(np.linalg.norm(moved, axis=0).max())
+
+
+def slices_inside(grid: Grid, margin: int) -> tuple[slice, ...]:
+    """Return slices that take the voxels of a grid out of an array with a margin around them.
+
+    Parameters
+    ----------
+    grid : Grid
+        Without the margin.
+    margin : int
+        Voxels on every side.
+    """
+    return tuple(slice(margin, margin + length) for length in grid.space)

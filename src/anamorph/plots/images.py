@@ -17,7 +17,6 @@ from anamorph.plots.model_images import (
     along_mode,
     checked_indices,
     checked_latents,
-    expected_images,
     mean_image,
     observed_images,
     take_images,
@@ -76,9 +75,9 @@ def plot_fits(
         codes = checked_latents(model, latents, len(images))[chosen]
     rows = [
         ("data", data),
-        ("shape and\nappearance", expected_images(model, codes)),
-        ("shape only", expected_images(model, codes, "shape")),
-        ("appearance\nonly", expected_images(model, codes, "appearance")),
+        ("shape and\nappearance", model.expected_images(codes)),
+        ("shape only", model.expected_images(codes, "shape")),
+        ("appearance\nonly", model.expected_images(codes, "appearance")),
     ]
     return draw_rows(
         model, rows, image_titles(names, chosen, len(images)), data, limits, voxel, figure
@@ -160,7 +159,7 @@ def plot_samples(
     check_integer("n_pairs", n_pairs, 1)
     _, latents = model.sample(n_pairs, random_state)
     rows = [
-        (name, expected_images(model, sign * latents[first : first + MOST_IMAGES]))
+        (name, model.expected_images(sign * latents[first : first + MOST_IMAGES]))
         for first in range(0, n_pairs, MOST_IMAGES)
         for name, sign in (("z", 1), ("\N{MINUS SIGN}z", -1))
     ]
@@ -199,7 +198,7 @@ def plot_arithmetic(
         raise ValueError("terms must not be empty: give (weight, latents, name) of each")
     weights = np.array([weight for weight, _, _ in terms], np.float64)
     codes = checked_latents(model, [np.asarray(z) for _, z, _ in terms], len(terms))
-    images = expected_images(model, np.concatenate([codes, (weights @ codes)[None]]))
+    images = model.expected_images(np.concatenate([codes, (weights @ codes)[None]]))
     names = [*(name for *_, name in terms), result]
     figure = draw_rows(model, [("", images)], names, mean_image(model), limits, voxel, figure)
     signs = [*(_operator(weight, n == 0) for n, weight in enumerate(weights)), "="]
@@ -233,7 +232,7 @@ def plot_imputed(
     """
     chosen = checked_indices(indices, len(images))
     some = take_images(images, chosen)
-    filled = model.image_format_.from_user(model.impute(some))
+    filled = model.imputed_images(some)
     rows = [("observed", observed_images(model, some)), ("filled in", filled)]
     keys = [Patch(color=MISSING, label="missing")]
     titles = image_titles(names, chosen, len(images))

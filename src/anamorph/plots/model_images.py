@@ -25,11 +25,6 @@ def observed_images(model: ShapeAppearanceModel, images: Any) -> Array:
     return collection.read(slice(0, len(collection)))
 
 
-def expected_images(model: ShapeAppearanceModel, latents: Array, part: str = "both") -> Array:
-    """Return the images that latents stand for, (N, C, *space)."""
-    return model.image_format_.from_user(model.inverse_transform(latents, part))
-
-
 def along_mode(
     model: ShapeAppearanceModel, mode: int, deviations: Sequence[float] | Array, part: str
 ) -> Array:
@@ -40,7 +35,7 @@ def along_mode(
     latents = np.zeros((len(deviations), n_latents))
     latents[:, mode] = deviations
     latents *= mode_standard_deviations(model.latent_precision_)
-    return expected_images(model, latents, part)
+    return model.expected_images(latents, part)
 
 
 def mean_image(model: ShapeAppearanceModel) -> Array:

@@ -15,7 +15,7 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
 from anamorph.plots import plot_deformation, plot_log_jacobian
 from anamorph.plots.deformations import jacobian_label
-from anamorph.plots.model_images import expected_images, mean_image
+from anamorph.plots.model_images import mean_image
 from anamorph.plots.panels import draw_rows, keys_per_row, model_frame, model_palette, panel_size
 from anamorph.plots.rendering import HUES, MISSING, background_class
 from anamorph.report.variance import ModeShares
@@ -97,7 +97,7 @@ def warps_figure(
 ) -> Figure:
     """Draw images, the grid of the mean over each, and how much larger than the mean it is."""
     displacement = model.displacement(latents)
-    images = expected_images(model, latents) if observed is None else observed
+    images = model.expected_images(latents) if observed is None else observed
     frame, palette = model_frame(model, voxel), model_palette(model, images)
     grid: dict[str, Any] = {
         "voxel_size": model.settings_.voxel_size,

@@ -1,4 +1,4 @@
-"""Writing the report: what is known goes into sections, and these into one page."""
+"""One page about a model: a summary, its sections, and how to cite the method."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph import __version__
 from anamorph.estimator import ShapeAppearanceModel
+from anamorph.fitting.progress import duration
 from anamorph.plots.model_images import Images, checked_latents
-from anamorph.report.citation import citation_section
 from anamorph.report.figures import STYLE, meeting_point
-from anamorph.report.markup import Section
+from anamorph.report.markup import Section, facts, paragraph
 from anamorph.report.sections import (
     fit_section,
     fits_section,
@@ -33,12 +33,29 @@ from anamorph.report.sections import (
     warps_section,
 )
 from anamorph.report.selection import Examined, examine
-from anamorph.report.summary import summary
 from anamorph.report.variance import ModeShares, mode_shares
+from anamorph.report.wording import LATENTS, LIKELIHOODS, count, grid_unit, percent, times
 from anamorph.storage.errors import WriteError
 from anamorph.storage.replace import replacing
 
 Array = NDArray[np.floating]
+
+_CITATION = f"""\
+<p>If this model is part of your work, please cite the paper that introduced the method:</p>
+<blockquote>J. Ashburner, M. Brudfors, K. Bronik and Y. Balbastre. An algorithm for learning shape
+and appearance models without annotations. <em>Medical Image Analysis</em> 55 (2019) 197–215.
+<a href="https://doi.org/10.1016/j.media.2019.04.008">doi:10.1016/j.media.2019.04.008</a>
+</blockquote>
+<p>and say that you used anamorph {__version__}.</p>
+<pre>@article{{ashburner2019algorithm,
+  title   = {{An algorithm for learning shape and appearance models without annotations}},
+  author  = {{Ashburner, John and Brudfors, Mikael and Bronik, Kevin and Balbastre, Yael}},
+  journal = {{Medical Image Analysis}},
+  volume  = {{55}},
+  pages   = {{197--215}},
+  year    = {{2019}},
+  doi     = {{10.1016/j.media.2019.04.008}}
+}}</pre>"""
 
 
 def write_report(
@@ -145,7 +162,7 @@ def _sections(
         sections.append(latents_section(model, shown, labels, label_name))
     if model.objective_:
         sections.append(fit_section(model))
-    return [*sections, settings_section(model), citation_section()]
+    return [*sections, settings_section(model), Section("citation", "How to cite", _CITATION)]
 
 
 def _page(
@@ -160,6 +177,37 @@ def _page(
         style=(folder / "style.css").read_text(encoding="utf-8"),
         script=(folder / "enlarge.js").read_text(encoding="utf-8"),
         contents="\n".join(section.link for section in sections),
-        summary=summary(model, shares),
+        summary=_summary(model, shares),
         sections="\n".join(section.html for section in sections),
     )
+
+
+def _summary(model: ShapeAppearanceModel, shares: ModeShares) -> str:
+    """Return the model in a paragraph and a few numbers."""
+    settings, origin = model.settings_, model.origin_
+    what = "images" if len(settings.space) == 2 else "volumes"
+    first = int(shares.together.argmax())
+    sentences = [
+        f"This model was learnt from {origin.n_images:,} {what} of {times(settings.space)} "
+        f"{grid_unit(settings.space)}, "
+        f"without any annotation ({settings.likelihood_name} likelihood, for "
+        f"{LIKELIHOODS[settings.likelihood_name]}).",
+        f"It describes every image by a mean and {count(settings.layout.n_latents, 'latent')}, "
+        f"numbers of which {LATENTS[model.latents]}.",
+        f"Mode {first + 1} carries the largest share of the variance that the modes explain, "
+        f"{percent(shares.together[first])}.",
+    ]
+    return paragraph(" ".join(sentences)) + facts(_key_facts(model))
+
+
+def _key_facts(model: ShapeAppearanceModel) -> list[tuple[str, str]]:
+    settings, origin = model.settings_, model.origin_
+    numbers = [
+        ("Images", f"{origin.n_images:,}"),
+        ("Grid", times(settings.space)),
+        ("Latents", f"{settings.layout.n_latents}"),
+        ("Iterations", f"{model.n_iter_}"),
+    ]
+    if origin.seconds:
+        numbers.append(("Time to fit", duration(sum(origin.seconds))))
+    return numbers

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.arrays import ImageFormat
-from anamorph.images.grid import Affine
+from anamorph.images.grid import Affine, Grid
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import LatentLayout, Settings
 from anamorph.storage.errors import ModelFileError
@@ -45,6 +45,16 @@ class Origin:
     pad: int = 0
     seconds: tuple[float, ...] = ()
     suffix: str | None = None
+
+    def inner_grid(self, space: tuple[int, ...]) -> Grid:
+        """Return the grid of the image files: that of the model without its margin.
+
+        Parameters
+        ----------
+        space : tuple of int
+            Shape of the grid of the model.
+        """
+        return Grid(space, self.affine).padded(-self.pad)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from anamorph.images.arrays import ImageFormat
-from anamorph.images.grid import Grid
+from anamorph.images.grid import slices_inside
 from anamorph.images.readers import pictures
 from anamorph.storage.modelfile import Origin
 from anamorph.storage.replace import replacing
@@ -59,50 +59,37 @@ class ImageOutput:
         return ".png" if was_picture and can_be_shown else ".npy"
 
     def write(self, path: Path, image: NDArray[np.floating]) -> None:
-        """Write an image as the model gives it, margin included, whole or not at all.
+        """Write an image of the model without its margin, completely or not at all.
 
         Parameters
         ----------
         path : Path
             Ends with `suffix`.
-        image : array of shape (*space), or with channels where the user has them
+        image : array of shape (C, *space)
+            On the grid of the model, margin included.
         """
-        voxels = self._without_margin(self._channels_last(image))
+        grid = self.origin.inner_grid(self.format.space)
+        voxels = image[:, *slices_inside(grid, self.origin.pad)]
         if self._writes_labels:
-            voxels = voxels.argmax(axis=-1).astype(np.uint8)
+            voxels = voxels.argmax(axis=0).astype(np.uint8)
+        elif self.suffix == ".npy":
+            voxels = self.format.to_user(voxels[None])[0]
+        elif self.format.channel_axis is not None or self.format.holds_labels:
+            voxels = np.moveaxis(voxels, 0, -1)
+        else:
+            voxels = voxels[0]
         if self.suffix == ".png":
             _write_picture(path, voxels)
         elif self.suffix == ".npy":
-            _write_array(path, self._channels_as_given(voxels))
+            _write_array(path, voxels)
         else:
-            n_dims = len(self.format.space)
-            if n_dims == 2:  # to NIfTI, what follows two axes in space is a third one
+            if len(grid.space) == 2:  # NIfTI has channels after a third axis in space
                 voxels = np.expand_dims(voxels, 2)
-            grid = Grid(self.format.space, self.origin.affine).padded(-self.origin.pad)
             write_nifti(path, voxels, grid.affine)
 
     @property
     def _writes_labels(self) -> bool:
         return self.format.likelihood == "categorical" and not self.as_probabilities
-
-    @property
-    def _channel_axis(self) -> int | None:
-        """Axis of channels in one image, as the model gives it."""
-        if self.format.holds_labels:
-            return len(self.format.space)
-        return None if self.format.channel_axis is None else self.format.channel_axis - 1
-
-    def _channels_last(self, image: NDArray[Any]) -> NDArray[Any]:
-        return image if self._channel_axis is None else np.moveaxis(image, self._channel_axis, -1)
-
-    def _channels_as_given(self, voxels: NDArray[Any]) -> NDArray[Any]:
-        if self._channel_axis is None or self._writes_labels:
-            return voxels
-        return np.moveaxis(voxels, -1, self._channel_axis)
-
-    def _without_margin(self, voxels: NDArray[Any]) -> NDArray[Any]:
-        pad = self.origin.pad
-        return voxels[tuple(slice(pad, length - pad) for length in self.format.space)]
 
 
 def has_bounded_intensities(likelihood: str, mean: NDArray[np.floating]) -> bool:

@@ -14,7 +14,7 @@ from anamorph.cli.commands.fit import fit as fit_command
 from anamorph.cli.commands.fit import fit_with
 from anamorph.cli.terminal import setting_options as setting
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.places import beside
+from anamorph.cli.terminal.places import path_beside
 from anamorph.cli.terminal.typed_settings import with_settings
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def fit(
         from anamorph.cluster.storage import remove_abandoned
 
         if scratch is None:  # a folder of this model alone, unlike one that was given
-            remove_abandoned(beside(output, ".cluster"))
-        folder = scratch or beside(output, ".cluster")
+            remove_abandoned(path_beside(output, ".cluster"))
+        folder = scratch or path_beside(output, ".cluster")
         try:
             with connect(scheduler) as client:
                 return fit_on_cluster(

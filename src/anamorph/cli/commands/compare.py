@@ -10,10 +10,9 @@ import typer
 from anamorph.cli.terminal import options, values
 from anamorph.cli.terminal import setting_options as setting
 from anamorph.cli.terminal.errors import CommandError, checking
-from anamorph.cli.terminal.figures import save_figure
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.places import reserve
+from anamorph.cli.terminal.places import reserve, save_figure
 from anamorph.cli.terminal.settings import check_settings
 from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
 

@@ -11,10 +11,9 @@ from anamorph.cli.commands.fit import tell_how_to_go_on
 from anamorph.cli.commands.simulate import InTheOpen
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal import setting_options as setting
-from anamorph.cli.terminal.errors import INTERRUPTED, checking
-from anamorph.cli.terminal.extras import needs_nvflare
+from anamorph.cli.terminal.errors import INTERRUPTED, checking, require_nvflare
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def fit(
     sums. A site that dies may come back. Ctrl-C stops it, and the same
     command goes on where it stopped.
     """
-    needs_nvflare()
+    require_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import FitRequest
 
@@ -87,7 +86,7 @@ def fit(
         arguments = settings.merged()
         _check(arguments)
         reserve([output], [settings.config], force=force)
-        checkpoint = checkpoint or beside(output, ".checkpoint")
+        checkpoint = checkpoint or path_beside(output, ".checkpoint")
         check_checkpoint(checkpoint, [output, settings.config])
         request = FitRequest(
             arguments, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout

@@ -15,7 +15,7 @@ from anamorph.cli.terminal import setting_options as setting
 from anamorph.cli.terminal.errors import INTERRUPTED, CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import check_settings
 from anamorph.cli.terminal.typed_settings import TypedSettings, with_settings
 
@@ -105,10 +105,10 @@ def fit_with(
         arguments = settings.also(channel_axis=channel_axis).merged(tissues)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find_several()
-        table = beside(output, ".latents.tsv")
+        table = path_beside(output, ".latents.tsv")
         inputs = [*given.inputs(found), settings.config]
         reserve([output, table], inputs, force=force)
-        checkpoint = checkpoint or beside(output, ".checkpoint")
+        checkpoint = checkpoint or path_beside(output, ".checkpoint")
         check_checkpoint(checkpoint, [output, table, *inputs])
         model = _fit(fit_model, arguments, given, found, pad, checkpoint, messages)
         _write(model, found, output, table, checkpoint, messages)

@@ -8,10 +8,9 @@ import typer
 
 from anamorph.cli.terminal import options, values
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.figures import save_figure
 from anamorph.cli.terminal.messages import counted, talking
 from anamorph.cli.terminal.models import load_model, output_of
-from anamorph.cli.terminal.places import paths_in, reserve
+from anamorph.cli.terminal.places import paths_in, reserve, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +82,7 @@ def _images(
     from anamorph.plots.model_images import along_mode
 
     for mode in modes:
-        yield from model.image_format_.to_user(along_mode(model, mode - 1, places, "both"))
+        yield from along_mode(model, mode - 1, places, "both")
 
 
 def _name(mode: int, place: float) -> str:

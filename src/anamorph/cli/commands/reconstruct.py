@@ -66,7 +66,7 @@ def reconstruct(
         codes = source.find(range(len(paths)))
         with messages.waiting(f"Reconstructing {counted(len(paths), 'image')}"):
             write_images(
-                model, written, paths, lambda some: model.inverse_transform(codes[some], part)
+                model, written, paths, lambda some: model.expected_images(codes[some], part)
             )
         messages.wrote(*paths)
 
@@ -102,7 +102,7 @@ def impute(
 
         def imputed(part: slice) -> Any:
             files: Any = given.open_for(model, found.take(range(len(found))[part]))
-            return model.impute(files)
+            return model.imputed_images(files)
 
         with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
             write_images(model, written, paths, imputed)

@@ -13,7 +13,7 @@ from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, talking
 from anamorph.cli.terminal.models import load_model
-from anamorph.cli.terminal.places import beside, reserve
+from anamorph.cli.terminal.places import path_beside, reserve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +95,7 @@ def _known_latents(
     from anamorph.storage.tables import read_latents
 
     is_given = table is not None
-    table = table or beside(model_file, ".latents.tsv")
+    table = table or path_beside(model_file, ".latents.tsv")
     if not is_given and not table.exists():
         return {}
     try:

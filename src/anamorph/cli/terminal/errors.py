@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -38,6 +39,14 @@ def checking() -> Iterator[None]:
         yield
     except ValueError as error:
         raise CommandError(str(error)) from error
+
+
+def require_nvflare() -> None:
+    """Raise a CommandError unless NVFLARE, which only some commands need, is installed."""
+    if find_spec("nvflare") is None:
+        raise CommandError(
+            "this command needs NVFLARE: install it with pip install 'anamorph[federation]'"
+        )
 
 
 class OneLineErrors(TyperGroup):

@@ -1,12 +1,18 @@
-"""Where outputs go: never onto inputs, and onto what is there only when that is wanted."""
+"""Output files: they never replace inputs, and replace other files only with --force."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from anamorph.cli.terminal.errors import CommandError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+_DOTS_PER_INCH = 150
 
 
 def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force: bool) -> None:
@@ -75,9 +81,17 @@ def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
     return [folder / f"{stem}{ending}" for stem in stems]
 
 
-def beside(output: Path, ending: str) -> Path:
-    """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
-    return output.with_name(output.name.removesuffix(".safetensors") + ending)
+def path_beside(model_file: Path, ending: str) -> Path:
+    """Return the path of a file beside a model file, e.g. "a.latents.tsv" for "a.safetensors"."""
+    return model_file.with_name(model_file.name.removesuffix(".safetensors") + ending)
+
+
+def save_figure(figure: Figure | SubFigure, path: Path) -> None:
+    """Write a figure of `anamorph.plots` to a PNG file, completely or not at all."""
+    from anamorph.storage.replace import replacing
+
+    with replacing(path) as temporary:
+        cast("Figure", figure).savefig(temporary, dpi=_DOTS_PER_INCH, bbox_inches="tight")
 
 
 def _real(paths: Iterable[Path | None]) -> set[str]:
