@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.guard import reason
+from anamorph.images.guard import short_reason
 from anamorph.storage.errors import WriteError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
@@ -64,7 +64,7 @@ class LatentFolder:
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            raise WriteError(f"{parent} cannot hold latents: {reason(error)}") from None
+            raise WriteError(f"{parent} cannot hold latents: {short_reason(error)}") from None
         return cls(str(folder))
 
     def remove(self) -> None:

@@ -1,9 +1,9 @@
-"""Images of a model as files: on the grid of the images that it was fitted to, without margin.
+"""Image files that a model writes: on the grid of the images it was fitted to, without margin.
 
-- Where the images had an affine, NIfTI with that affine.
-- Where they were pictures, PNG with 8 bits.
-- Everything else is ``.npy``: arrays, and what a picture cannot show (probabilities of classes,
-  intensities that are not from 0 to 1).
+- NIfTI with the affine of the images, if they had one.
+- PNG with 8 bits, if they were pictures.
+- ``.npy`` for everything else: arrays, and values that a picture cannot show (probabilities of
+  classes, intensities outside 0 to 1).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from anamorph.storage.modelfile import Origin
 from anamorph.storage.replace import replacing
 from anamorph.storage.volumes import write_nifti
 
-_SLACK = 0.1  # by which the mean of images from 0 to 1 may overshoot
+_SLACK = 0.1  # how far the mean of images from 0 to 1 may leave that range
 _WHITE = 255
 
 
 @dataclass(frozen=True)
 class ImageOutput:
-    """How the images of a model become files.
+    """How to write the images of a model.
 
     Attributes
     ----------
     format : ImageFormat
     origin : Origin
     is_bounded : bool
-        Whether intensities are from 0 to 1, so that pictures can show them.
+        Whether intensities are from 0 to 1, which pictures can show.
     as_probabilities : bool
-        Whether categorical images are written as probabilities of classes, and not as the number
-        of the most probable class.
+        Whether to write probabilities of classes instead of the number of the most probable
+        class; False by default.
     """
 
     format: ImageFormat
@@ -49,7 +49,7 @@ class ImageOutput:
 
     @property
     def suffix(self) -> str:
-        """What names of files end with."""
+        """Suffix of the files, which decides their format."""
         if self.origin.affine is not None:
             return ".nii.gz"
         can_be_shown = self._writes_labels or (
@@ -93,14 +93,14 @@ class ImageOutput:
 
 
 def has_bounded_intensities(likelihood: str, mean: NDArray[np.floating]) -> bool:
-    """Tell from the mean (C, *space) of a model whether its images have values from 0 to 1."""
+    """Return whether images have values from 0 to 1, judged by the mean (C, *space)."""
     if likelihood == "gaussian":
         return bool(mean.min() >= -_SLACK and mean.max() <= 1 + _SLACK)
     return True
 
 
 def _write_picture(path: Path, pixels: NDArray[Any]) -> None:
-    """Write labels as they are, and intensities from 0 to 1 with 8 bits."""
+    """Write labels unchanged, and intensities from 0 to 1 with 8 bits."""
     if pixels.dtype != np.uint8:
         pixels = np.rint(np.clip(pixels, 0, 1) * _WHITE).astype(np.uint8)
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
