@@ -3,17 +3,19 @@
 python -m benchmarks.walk
 
 Fits a model to a few tiny NIfTI files, writes the report on it, and lists every file whose
-functions are called on the way. Both commands run once before, so that imports and compilation
-do not count.
+functions are called on the way. A star marks files that voxels pass: a function in them takes or
+returns an array with the shape of the images. Both commands run once before, which leaves out
+imports and compilation.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,7 +27,7 @@ import anamorph
 from anamorph.cli import app
 
 PACKAGE = Path(anamorph.__file__).parent
-N_IMAGES, SPACE = 6, (12, 12, 12)
+N_IMAGES, SPACE = 6, (12, 14, 13)
 
 
 def main() -> None:
@@ -39,19 +41,24 @@ def main() -> None:
         ]
         for command in commands:
             run(command)
-        seen: list[str] = []
-        for command in commands:
-            files = files_entered(lambda command=command: run(command))
-            print(f"anamorph {command[0]}: {len(files)} files")
-            for file in files:
-                print(f"  {file}" + "  (seen before)" * (file in seen))
-            seen += [file for file in files if file not in seen]
-        print(f"together: {len(seen)} files")
+        walks = [walk(command) for command in commands]
+    seen: dict[str, bool] = {}
+    for command, files in zip(commands, walks, strict=True):
+        print(f"anamorph {command[0]}: {describe_number(files)}")
+        for file, has_voxels in files.items():
+            print(f"  {'*' if has_voxels else ' '} {file}{'  (again)' * (file in seen)}")
+            seen[file] = seen.get(file, False) or has_voxels
+    print(f"together: {describe_number(seen)}")
+
+
+def describe_number(files: dict[str, bool]) -> str:
+    """Return in words how many files there are."""
+    return f"{len(files)} files, {sum(files.values())} of them with voxels"
 
 
 def write_images(folder: Path) -> list[str]:
     """Write a few balls of different sizes as NIfTI files, and return their paths."""
-    radius = np.sqrt(sum((axis - 5.5) ** 2 for axis in np.indices(SPACE)))
+    radius = np.sqrt(sum((axis - 6) ** 2 for axis in np.indices(SPACE)))
     paths = []
     for n in range(N_IMAGES):
         voxels = 1 / (1 + np.exp(radius - 3 - 0.3 * n))
@@ -66,26 +73,41 @@ def run(command: Sequence[str]) -> None:
     app(command, standalone_mode=False)
 
 
-def files_entered(work: Callable[[], object]) -> list[str]:
-    """Return the files of the package whose functions some work calls, by first call."""
-    entered: dict[str, None] = {}
+def walk(command: Sequence[str]) -> dict[str, bool]:
+    """Return the files that a command enters, by first call, and whether voxels pass them."""
+    entered: dict[str, bool] = {}
 
-    def note(frame: FrameType, event: str, _: Any) -> None:
+    def note(frame: FrameType, event: str, result: Any) -> None:
         code = frame.f_code
-        # Bodies of modules and classes, which run when they are imported, are not optimised.
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:
-            path = Path(code.co_filename)
-            if path.is_relative_to(PACKAGE):
-                entered.setdefault(path.relative_to(PACKAGE).as_posix())
+        # The bodies of modules and classes run when they are imported; they are not optimised.
+        if event not in ("call", "return") or not code.co_flags & inspect.CO_OPTIMIZED:
+            return
+        path = Path(code.co_filename)
+        if not path.is_relative_to(PACKAGE):
+            return
+        file = path.relative_to(PACKAGE).as_posix()
+        entered.setdefault(file, False)
+        if not entered[file]:
+            values = list(frame.f_locals.values()) if event == "call" else [result]
+            entered[file] = any(map(has_shape_of_images, values))
 
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        work()
+        run(command)
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return list(entered)
+    return entered
+
+
+def has_shape_of_images(value: Any) -> bool:
+    """Return whether a value is an array over the voxels of images, or a list or tuple with one."""
+    if isinstance(value, list | tuple):
+        return any(map(has_shape_of_images, value[:4]))
+    return isinstance(value, np.ndarray) and (
+        value.shape[-len(SPACE) :] == SPACE or value.shape[-1:] == (math.prod(SPACE),)
+    )
 
 
 if __name__ == "__main__":

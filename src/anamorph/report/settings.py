@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.report.wording import LATENTS, LIKELIHOODS, count, times
+from anamorph.report.wording import LATENTS, LIKELIHOODS, format_count, format_lengths
 
 _SHAPE_WEIGHTS = ("size", "stretching", "bending", "elasticity", "divergence")
 _FIELD_WEIGHTS = ("size", "stretching", "bending")
@@ -30,13 +30,13 @@ def _rows_of_images(model: ShapeAppearanceModel) -> list[Row]:
     rows = [
         (
             "Images",
-            f"{count(origin.n_images, 'image')} of {times(settings.space)}, "
-            f"{count(settings.n_channels, noun, plural)}",
+            f"{format_count(origin.n_images, 'image')} of {format_lengths(settings.space)}, "
+            f"{format_count(settings.n_channels, noun, plural)}",
             "What the model was fitted to.",
         ),
         (
             "Voxel size",
-            times(settings.voxel_size) + (" mm" if origin.affine is not None else ""),
+            format_lengths(settings.voxel_size) + (" mm" if origin.affine is not None else ""),
             f"Distances that penalties refer to, in {unit}"
             + ("; 1 unless given." if origin.affine is None else "."),
         ),
@@ -45,7 +45,7 @@ def _rows_of_images(model: ShapeAppearanceModel) -> list[Row]:
         rows.append(
             (
                 "Margin",
-                count(origin.pad, "voxel"),
+                format_count(origin.pad, "voxel"),
                 "Added on every side as missing, so that nothing wraps around the grid.",
             )
         )

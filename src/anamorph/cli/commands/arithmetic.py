@@ -1,4 +1,4 @@
-"""``anamorph arithmetic``: sums and differences of latents, as images."""
+"""``anamorph arithmetic``: the images of sums and differences of latents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anamorph reconstruct`` and ``anamorph impute``: images as the model sees them."""
+"""``anamorph reconstruct`` and ``anamorph impute``: images as the model explains them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def impute(
         written = output_of(model, probabilities)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
-        given.open_for(model, found)  # headers of all, before the work on the first
+        given.open_for(model, found)  # checks all headers before the work begins
         paths = paths_in(output, found.names, "_imputed" + written.suffix)
         reserve(paths, [model_file, *given.inputs(found)], force=force)
 

@@ -1,4 +1,4 @@
-"""``anamorph sample``: images that nobody has seen."""
+"""``anamorph sample``: random images of a model."""
 
 from __future__ import annotations
 

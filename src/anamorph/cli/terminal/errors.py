@@ -1,4 +1,4 @@
-"""Errors for people: one line on standard error, and an exit code. Bugs still raise."""
+"""Errors of a command: one line on standard error and an exit code. Bugs show a traceback."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _ARGUMENT = re.compile(rf"(?<![\w-])({'|'.join(FLAGS)})(?==| must )")
 
 
 class CommandError(Exception):
-    """Something that whoever typed the command can put right."""
+    """An error that the user of the command can correct."""
 
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Turn what checks of values find, a ValueError, into a CommandError.
+    """Turn the ValueError of a check into a CommandError.
 
-    Only checks belong into this block: anywhere else a ValueError is a bug.
+    Only checks belong in this block: anywhere else a ValueError is a bug.
     """
     try:
         yield
@@ -50,7 +50,7 @@ def require_nvflare() -> None:
 
 
 class OneLineErrors(TyperGroup):
-    """The group of all commands, which ends them with one line where input is to blame."""
+    """The group of all commands, which turns errors of input into one line."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -65,7 +65,7 @@ class OneLineErrors(TyperGroup):
             TableError,
             OSError,
         ) as error:
-            if isinstance(error, BrokenPipeError):  # who read the output has seen enough
+            if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
                 raise
             tell_error(_explained(error))
             raise typer.Exit(BAD_INPUT) from error
@@ -80,7 +80,7 @@ def tell_error(text: str) -> None:
 
 
 def _explained(error: Exception) -> str:
-    """Return what an exception says, with flags of the command in place of Python's arguments."""
+    """Return the text of an exception, with flags in place of the names of Python arguments."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return _ARGUMENT.sub(lambda found: FLAGS[found.group(1)], str(error))
