@@ -4,7 +4,7 @@ python -m benchmarks.walk
 
 Fits a model to a few tiny NIfTI files, writes the report on it, and lists every file whose
 functions are called on the way. A star marks files that voxels pass: a function in them takes or
-returns an array with the shape of the images. Both commands run once before, which leaves out
+returns an array with as many numbers as an image has voxels. Both commands run once before, which leaves out
 imports and compilation.
 """
 
@@ -89,7 +89,7 @@ def walk(command: Sequence[str]) -> dict[str, bool]:
         entered.setdefault(file, False)
         if not entered[file]:
             values = list(frame.f_locals.values()) if event == "call" else [result]
-            entered[file] = any(map(has_shape_of_images, values))
+            entered[file] = any(map(holds_voxels, values))
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -101,13 +101,11 @@ def walk(command: Sequence[str]) -> dict[str, bool]:
     return entered
 
 
-def has_shape_of_images(value: Any) -> bool:
-    """Return whether a value is an array over the voxels of images, or a list or tuple with one."""
+def holds_voxels(value: Any) -> bool:
+    """Return whether a value is an array as large as an image, or a list or tuple with one."""
     if isinstance(value, list | tuple):
-        return any(map(has_shape_of_images, value[:4]))
-    return isinstance(value, np.ndarray) and (
-        value.shape[-len(SPACE) :] == SPACE or value.shape[-1:] == (math.prod(SPACE),)
-    )
+        return any(map(holds_voxels, value[:4]))
+    return isinstance(value, np.ndarray) and value.size >= math.prod(SPACE)
 
 
 if __name__ == "__main__":

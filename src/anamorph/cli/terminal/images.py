@@ -100,10 +100,10 @@ class ImageArguments:
 
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
         """Return images as a fitted model needs them."""
-        layout = model.image_format_
+        wanted = model.image_format_
         was_tissues = (
-            layout.likelihood == "categorical"
-            and layout.channel_axis is not None
+            wanted.likelihood == "categorical"
+            and wanted.channel_axis is not None
             and model.channel_axis is None
         )
         if was_tissues and not self.tissues:
@@ -111,7 +111,7 @@ class ImageArguments:
                 "this model was fitted to tissue maps: give --tissues, and a quoted pattern for "
                 "each class in the same order"
             )
-        n_classes = layout.n_channels - 1  # the last one is the background
+        n_classes = wanted.n_channels - 1  # the last one is the background
         if was_tissues and len(images.files[0]) != n_classes:
             raise CommandError(
                 f"this model was fitted to tissue maps of {n_classes} classes: give as many quoted "
