@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from anamorph.compare.layouts import hide_boxes, score_hidden
+from anamorph.compare import hide_boxes, score_hidden
 from anamorph.estimator import PARTS, ShapeAppearanceModel
 from anamorph.model.presets import preset
 from anamorph.plots import plot_fits, plot_modes, plot_samples

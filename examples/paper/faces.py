@@ -21,8 +21,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from anamorph.estimator import ShapeAppearanceModel
-from anamorph.model.presets import preset
+from anamorph import ShapeAppearanceModel, preset
 from anamorph.plots import plot_arithmetic, plot_modes
 from anamorph.plots.panels import draw_rows
 from examples.paper.experiment import Experiment, parser

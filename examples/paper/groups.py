@@ -25,10 +25,9 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold
 
-from anamorph import ShapeAppearanceModel
+from anamorph import ShapeAppearanceModel, preset
 from anamorph.classify import GaussianProcessClassifier
 from anamorph.datasets.simulated import GREY_MATTER, WHITE_MATTER, brains
-from anamorph.model.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.groups_figure import draw_curves
 

@@ -21,9 +21,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from anamorph.compare.layouts import Comparison, hide_boxes, layout_models, score_hidden
+from anamorph.compare import Comparison, hide_boxes, layout_models, score_hidden
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.images.hidden import HiddenImages
+from anamorph.images import HiddenImages
 from anamorph.model.hyperparameters import LAYOUTS
 from anamorph.model.presets import preset
 from anamorph.plots import plot_comparison

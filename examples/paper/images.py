@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.datasets.simulated import brains
+from anamorph.datasets import brains
 from examples.paper.experiment import Experiment
 
 Array = NDArray[np.floating]

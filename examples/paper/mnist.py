@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from anamorph import EvidenceClassifier, ShapeAppearanceModel
+from anamorph import EvidenceClassifier, ShapeAppearanceModel, preset
 from anamorph.datasets import digits, mnist
-from anamorph.model.presets import preset
 from examples.paper.experiment import Experiment, parser
 from examples.paper.mnist_figures import BARS, SCATTERING, draw_errors, draw_mistakes
 

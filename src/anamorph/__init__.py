@@ -6,28 +6,39 @@ Models without Annotations", Medical Image Analysis (2019).
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from anamorph import moved
+from anamorph.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from anamorph.classify.evidence import EvidenceClassifier
-    from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.classify import EvidenceClassifier as EvidenceClassifier
+    from anamorph.classify import GaussianProcessClassifier as GaussianProcessClassifier
+    from anamorph.classify import NuisanceRemover as NuisanceRemover
+    from anamorph.compare import Comparison as Comparison
+    from anamorph.compare import compare_layouts as compare_layouts
+    from anamorph.estimator import ShapeAppearanceModel as ShapeAppearanceModel
+    from anamorph.fitting.progress import Progress as Progress
+    from anamorph.model.encoding import Encoded as Encoded
+    from anamorph.model.presets import PRESETS as PRESETS
+    from anamorph.model.presets import preset as preset
+    from anamorph.report import write_report as write_report
+    from anamorph.storage import Origin as Origin
 
 __version__ = "0.1.0"
-__all__ = ["EvidenceClassifier", "ShapeAppearanceModel", "__version__"]
 
-# Estimators, and Numba with them, are imported when they are first asked for.
-_HOMES = {
-    "EvidenceClassifier": "anamorph.classify.evidence",
-    "ShapeAppearanceModel": "anamorph.estimator",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'anamorph' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "classify": ["EvidenceClassifier", "GaussianProcessClassifier", "NuisanceRemover"],
+        "compare": ["Comparison", "compare_layouts"],
+        "estimator": ["ShapeAppearanceModel"],
+        "fitting.progress": ["Progress"],
+        "model.encoding": ["Encoded"],
+        "model.presets": ["PRESETS", "preset"],
+        "report": ["write_report"],
+        "storage": ["Origin"],
+    },
+)
+__all__ += ["__version__"]
+moved.install()

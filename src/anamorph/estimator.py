@@ -21,7 +21,7 @@ from anamorph.fitting.state import State
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.files import FileImages
-from anamorph.images.grid import Affine, Grid
+from anamorph.images.grid import Affine
 from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice
@@ -334,12 +334,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         array of shape (N, *space), with channels where the images had them
             Expected images; for label maps probabilities, with classes last.
         """
+        return self.image_format_.to_user(self.expected_images(Z, part))
+
+    def expected_images(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
+        """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
         latents = self._checked_latents(Z)
         check_choice("part", part, PARTS)
-        expected = self._predictor.expected_images(
+        return self._predictor.expected_images(
             latents, warped=part != "appearance", coloured=part != "shape"
         )
-        return self._format.to_user(expected)
 
     def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
@@ -359,8 +362,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def impute(self, X: Images) -> Array:  # noqa: N803
         """Return images with their NaN filled by what the model expects there."""
-        filled = self._predictor.impute(self.checked_images(X))
-        return self._format.to_user(filled)
+        return self.image_format_.to_user(self.imputed_images(X))
+
+    def imputed_images(self, X: Images) -> Array:  # noqa: N803
+        """Return what `impute` does, always with channels first: (N, C, *space)."""
+        return self._predictor.impute(self.checked_images(X))
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None
@@ -467,7 +473,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         FileImages
         """
         expected, origin = self.image_format_, self.origin_
-        grid = Grid(expected.space, origin.affine).padded(-origin.pad)
         return FileImages(
             files,
             expected.likelihood,
@@ -475,6 +480,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             expected.n_classes,
             resample=resample,
             pad=origin.pad,
-            onto=None if origin.affine is None else grid,
+            onto=None if origin.affine is None else origin.inner_grid(expected.space),
             cache=cache,
         )

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cli.terminal.figures import save_figure
+from anamorph.cli.terminal.places import save_figure
 from anamorph.images.participants import read_participants
 from anamorph.latents import mode_standard_deviations
 from anamorph.plots import plot_arithmetic, plot_modes

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cli import demonstration as demo
+from anamorph.cli.commands import demo
 from anamorph.datasets import digits
-from anamorph.datasets.simulated import VENTRICLES, brains
 from anamorph.images.participants import read_participants
 from anamorph.model.presets import preset
 from anamorph.storage.errors import WriteError
@@ -20,12 +19,12 @@ from anamorph.storage.errors import WriteError
 def few_digits():
     images, labels = digits()
     model = ShapeAppearanceModel(2, likelihood="bernoulli", n_iter=2)
-    return demo._Subject("digits", "Digits", images[:12], labels[:12], "digit", model)
+    return demo.Subject("digits", "Digits", images[:12], labels[:12], "digit", model)
 
 
 def test_every_file_is_there(tmp_path, monkeypatch):
     subject = few_digits()
-    monkeypatch.setattr(demo, "_digits", lambda: subject)
+    monkeypatch.setattr(demo, "digits_subject", lambda: subject)
     said = []
     paths = demo.run_demo(tmp_path / "new" / "folder", n_threads=1, say=said.append)
     assert subject.model.n_threads == 1
@@ -60,7 +59,7 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypat
 
 def test_settings_of_digits_are_those_of_the_paper():
     expected = preset("digits") | {"n_iter": 12}
-    assert expected.items() <= demo._digits().model.get_params().items()
+    assert expected.items() <= demo.digits_subject().model.get_params().items()
 
 
 @pytest.mark.slow
@@ -73,18 +72,3 @@ def test_volumes_tell_their_age(tmp_path):
     ages = table.covariate("age")
     left = ages - design @ np.linalg.lstsq(design, ages, rcond=None)[0]
     assert left.var() < 0.3 * ages.var()
-
-
-def test_simulated_brains_are_the_same_every_time_and_age():
-    labels, ages = brains(12, (16, 18, 16), seed=3)
-    again, _ = brains(12, (16, 18, 16), seed=3)
-    other, _ = brains(12, (16, 18, 16), seed=4)
-    np.testing.assert_array_equal(labels, again)
-    assert (labels != other).any()
-    assert labels.dtype == np.uint8
-    assert set(np.unique(labels)) == {0, 1, 2, 3}
-    volumes = (labels == VENTRICLES).sum(axis=(1, 2, 3))
-    assert np.corrcoef(volumes, ages)[0, 1] > 0.8
-    border = labels.copy()
-    border[:, 1:-1, 1:-1, 1:-1] = 0
-    assert not border.any()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cli import demonstration as demo
+from anamorph.cli.commands import demo
 from anamorph.compare import layouts as compare
 from anamorph.images.participants import read_participants
 from anamorph.storage.tables import write_latents

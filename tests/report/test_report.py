@@ -21,7 +21,7 @@ from anamorph.report.markup import Section
 from anamorph.report.sections import warps_section
 from anamorph.report.selection import examine
 from anamorph.report.variance import mode_shares
-from anamorph.report.wording import number, percent, short_names
+from anamorph.report.wording import format_number, format_percent, short_names
 from anamorph.storage.errors import WriteError
 from tests.images.filemaking import rotated_affine, save_array, save_nifti
 from tests.report.reports import SECTIONS, K, N, latents, random_model, section_anchors
@@ -296,8 +296,8 @@ def test_fits_are_ordered_by_what_voxels_say(grey):
     images[7, :6] = np.nan  # half of it is not observed, which is no reason to be last
     examined = examine(model, images, codes, None)
     assert examined.order[-1] == 5
-    assert examined.spread(3)[0] == examined.order[0]
-    assert examined.spread(3)[-1] == 5
+    assert examined.pick_evenly(3)[0] == examined.order[0]
+    assert examined.pick_evenly(3)[-1] == 5
     expected = model.log_likelihood(images[7:8], codes[7:8])[0] / 60
     assert examined.fit[7] == pytest.approx(expected)
 
@@ -353,5 +353,5 @@ def test_names_are_short_and_still_tell_images_apart(names, expected):
 def test_numbers_for_people():
     times = [duration(seconds) for seconds in (0, 0.0012, 0.0997, 0.42, 41, 720, 11520)]
     assert times == ["0 s", "1.2 ms", "0.1 s", "0.42 s", "41 s", "12 min", "3.2 h"]
-    assert [percent(share) for share in (0.234, 0.0512)] == ["23 %", "5.1 %"]
-    assert [number(value) for value in (-0.01234, 2881.4)] == ["−0.0123", "2,881"]
+    assert [format_percent(share) for share in (0.234, 0.0512)] == ["23 %", "5.1 %"]
+    assert [format_number(value) for value in (-0.01234, 2881.4)] == ["−0.0123", "2,881"]

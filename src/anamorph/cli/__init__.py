@@ -1,6 +1,6 @@
-"""The command ``anamorph``. Each command has its file; `app` puts them together.
+"""The command ``anamorph``: one file per command in `commands`, what they share in `terminal`.
 
-Nothing here imports the numerical core before a command needs it, so that ``--help`` is quick.
+A command imports the numerical core when it runs, which keeps ``--help`` quick.
 """
 
 from anamorph.cli.app import app, main

@@ -1,4 +1,4 @@
-"""All commands, in the order in which people meet them."""
+"""The command line: all commands, in the order in which ``--help`` lists them."""
 
 from __future__ import annotations
 
@@ -79,6 +79,6 @@ def anamorph(
 
 
 def main() -> None:
-    """Run the command line. Being told to end (SIGTERM) is as good as Ctrl-C."""
+    """Run the command line. SIGTERM is handled like Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anamorph.arrays.typing import Float64Array
-from anamorph.images.guard import reason
+from anamorph.images.guard import short_reason
 from anamorph.storage.errors import WriteError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
@@ -60,7 +60,7 @@ class LatentFolder:
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            raise WriteError(f"{parent} cannot hold latents: {reason(error)}") from None
+            raise WriteError(f"{parent} cannot hold latents: {short_reason(error)}") from None
         return cls(str(folder))
 
     def remove(self) -> None:

@@ -1,22 +1,17 @@
-"""Images that ship with the package, and those that are fetched.
-
-``digits.npz`` holds the first 400 training images of MNIST (LeCun, Cortes and Burges, "The MNIST
-database of handwritten digits", CC BY-SA 3.0), as 28 x 28 uint8, with their labels.
-"""
+"""Images to try the package on: digits that ship with it, MNIST, simulated brains."""
 
 from __future__ import annotations
 
-from importlib.resources import files
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from anamorph.datasets.mnist import MNIST, digits, mnist
+from anamorph.exports import lazy_exports
 
-from anamorph.datasets.mnist import MNIST, mnist
+if TYPE_CHECKING:
+    from anamorph.datasets.simulated import brains
 
-__all__ = ["MNIST", "digits", "mnist"]
+__all__ = ["MNIST", "brains", "digits", "mnist"]
 
-
-def digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return 400 handwritten digits, (400, 28, 28) uint8, and what they are, (400,)."""
-    with (files(__name__) / "digits.npz").open("rb") as file, np.load(file) as arrays:
-        return arrays["images"], arrays["labels"]
+# The function `mnist` has the name of its module and cannot be lazy; the kernels that `brains`
+# needs can.
+_, __getattr__, __dir__ = lazy_exports(__name__, {"simulated": ["brains"]})

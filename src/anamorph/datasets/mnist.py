@@ -1,11 +1,13 @@
-"""MNIST, all of it: fetched once from OpenML and kept by scikit-learn.
+"""Handwritten digits of MNIST: 400 ship with the package, all 70,000 are fetched from OpenML.
 
-LeCun, Cortes and Burges, "The MNIST database of handwritten digits", CC BY-SA 3.0.
+LeCun, Cortes and Burges, "The MNIST database of handwritten digits", CC BY-SA 3.0. ``digits.npz``
+holds the first 400 training images.
 """
 
 from __future__ import annotations
 
 import os
+from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +16,21 @@ from numpy.typing import NDArray
 _N_TRAIN, _SIDE = 60000, 28
 
 
+def digits() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return 400 handwritten digits, which ship with the package.
+
+    Returns
+    -------
+    images : array of shape (400, 28, 28), uint8
+    labels : array of shape (400,), uint8
+        Which digit each image shows, 0 to 9.
+    """
+    with (files(__package__) / "digits.npz").open("rb") as file, np.load(file) as arrays:
+        return arrays["images"], arrays["labels"]
+
+
 class MNIST(NamedTuple):
-    """Handwritten digits and what they are, in the original order.
+    """Handwritten digits and their labels, in the original order.
 
     Attributes
     ----------
@@ -32,12 +47,12 @@ class MNIST(NamedTuple):
 
 
 def mnist(data_home: str | os.PathLike[str] | None = None) -> MNIST:
-    """Return MNIST, fetched from OpenML the first time and read from scikit-learn's cache then.
+    """Return MNIST: fetched from OpenML on the first call, then read from scikit-learn's cache.
 
     Parameters
     ----------
     data_home : path, optional
-        Folder of the cache; by default that of scikit-learn.
+        Folder of the cache; scikit-learn's by default.
 
     Returns
     -------
@@ -47,7 +62,7 @@ def mnist(data_home: str | os.PathLike[str] | None = None) -> MNIST:
     Raises
     ------
     ConnectionError
-        If the data are not in the cache and cannot be fetched.
+        If the cache does not hold the images and OpenML cannot be reached.
     """
     from sklearn.datasets import fetch_openml
 

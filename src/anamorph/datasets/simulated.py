@@ -1,7 +1,7 @@
-"""Simulated brains: label maps in 3D whose ventricles widen and whose cortex thins with age.
+"""Simulated brains: 3D label maps whose ventricles widen and whose cortex thins with age.
 
-Each is a drawing of ellipsoids (cortex, white matter, two ventricles), looked at through a random
-diffeomorphism, so that there is something to learn of shape, and something that age explains.
+Each is drawn from ellipsoids (cortex, white matter, two ventricles) and warped by a random
+diffeomorphism: shape varies, and age explains a part of it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ BACKGROUND, GREY_MATTER, WHITE_MATTER, VENTRICLES = range(4)
 def brains(
     n_images: int = 40, space: tuple[int, int, int] = (24, 28, 24), seed: int = 0
 ) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Return simulated label maps and the ages of whom they might show.
+    """Return simulated label maps of brains, and ages.
 
     Parameters
     ----------
     n_images : int
+        40 by default.
     space : 3 int
-        Shape of each volume: right, forward and up.
+        Shape of each volume along the axes right, forward and up; (24, 28, 24) by default.
     seed : int
-        The same seed gives the same volumes.
+        The same seed gives the same volumes; 0 by default.
 
     Returns
     -------
@@ -43,7 +44,7 @@ def brains(
     warps = _random_warps(generator, n_images, space)
     labels = np.empty((n_images, *space), np.uint8)
     for n in range(n_images):
-        labels[n] = _drawing(np.indices(space) + warps[n], space, ages[n], generator)
+        labels[n] = _draw_labels(np.indices(space) + warps[n], space, ages[n], generator)
     return labels, ages
 
 
@@ -53,21 +54,21 @@ def _random_warps(
     """Return displacements (n_images, 3, *space) of random diffeomorphisms, in voxels."""
     noise = generator.standard_normal((n_images, 3, *space)).astype(np.float32)
     field = velocity(noise, _PENALTY)
-    field -= field.mean(axis=(2, 3, 4), keepdims=True)  # everybody is centred
+    field -= field.mean(axis=(2, 3, 4), keepdims=True)  # brains stay centred
     field *= _LARGEST_MOVE * min(space) / np.abs(field).max()
     return np.asarray(shoot(field, _PENALTY), np.float32)
 
 
-def _drawing(
-    places: NDArray[np.floating],
+def _draw_labels(
+    positions: NDArray[np.floating],
     space: tuple[int, ...],
     age: float,
     generator: np.random.Generator,
 ) -> NDArray[np.uint8]:
-    """Return the labels at some places (3, *space), in voxels."""
+    """Return the labels at some positions (3, *space), in voxels."""
     each = (3, 1, 1, 1)
     centre = (np.array(space).reshape(each) - 1) / 2
-    right, forward, up = (places - centre) / (np.array(space).reshape(each) / 2)
+    right, forward, up = (positions - centre) / (np.array(space).reshape(each) / 2)
     years = (age - _YOUNGEST) / (_OLDEST - _YOUNGEST)
     thickness = 0.27 - 0.09 * years + 0.015 * generator.standard_normal()
     width = 0.12 + 0.11 * years + 0.01 * generator.standard_normal()
@@ -77,7 +78,7 @@ def _drawing(
         + ((forward + 0.05) / (2.4 * width)) ** 2
         + ((up - 0.05) / (1.3 * width)) ** 2
     )
-    labels = np.full(places.shape[1:], BACKGROUND, np.uint8)
+    labels = np.full(positions.shape[1:], BACKGROUND, np.uint8)
     labels[radius < 1] = GREY_MATTER
     labels[radius < 1 - thickness] = WHITE_MATTER
     labels[ventricle < 1] = VENTRICLES

@@ -1,1 +1,35 @@
-"""Images of people: arrays and files of many kinds, as float32 channels with NaN for missing."""
+"""Collections of images: arrays and files of many kinds, read as float32 with NaN for missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anamorph.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from anamorph.images.arrays import ArrayImages as ArrayImages
+    from anamorph.images.arrays import ImageFormat as ImageFormat
+    from anamorph.images.collection import ImageCollection as ImageCollection
+    from anamorph.images.collection import open_images as open_images
+    from anamorph.images.errors import ImageError as ImageError
+    from anamorph.images.errors import TableError as TableError
+    from anamorph.images.files import FileImages as FileImages
+    from anamorph.images.grid import Grid as Grid
+    from anamorph.images.hidden import HiddenImages as HiddenImages
+    from anamorph.images.names import match_tissues as match_tissues
+    from anamorph.images.participants import Participants as Participants
+    from anamorph.images.participants import read_participants as read_participants
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "arrays": ["ArrayImages", "ImageFormat"],
+        "collection": ["ImageCollection", "open_images"],
+        "errors": ["ImageError", "TableError"],
+        "files": ["FileImages"],
+        "grid": ["Grid"],
+        "hidden": ["HiddenImages"],
+        "names": ["match_tissues"],
+        "participants": ["Participants", "read_participants"],
+    },
+)

@@ -1,9 +1,9 @@
-"""Arrays as images: any numbers in, float32 channels with NaN for missing out, a few at a time.
+"""A collection of arrays: numbers of any type, read as float32 channels with NaN for missing.
 
-- Gaussian images are what they are; bool, uint8 and uint16 are scaled to [0, 1].
-- Bernoulli images are probabilities from 0 to 1, scaled in the same way.
-- Categorical images are integer label maps, or probabilities of the classes along a channel axis,
-  which are normalised where they almost sum to 1 (stored as uint8 they rarely do exactly).
+- Values of bool, uint8 and uint16 images are scaled to [0, 1]; floats are used as they are.
+- Bernoulli images are probabilities from 0 to 1.
+- Categorical images are integer label maps, or probabilities of classes along a channel axis.
+  Probabilities that almost sum to 1 are normalised: stored as uint8 they rarely do exactly.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.guard import times
+from anamorph.images.guard import format_shape
 
 SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
-ALMOST_ONE = 0.05  # by how much probabilities of classes may miss 1 and still be normalised
+ALMOST_ONE = 0.05  # how far a sum of probabilities may be from 1 and still be normalised
 _CHECKED_BYTES = 2**24
 
 
@@ -34,7 +34,7 @@ class ImageFormat:
     space : tuple of int
     n_channels : int
     channel_axis : int or None
-        Where channels are in a stack of images (N, *space) with channels; None: nowhere.
+        Axis of channels in the stack of all images; None if there is none.
     """
 
     likelihood: str
@@ -44,18 +44,23 @@ class ImageFormat:
 
     @property
     def holds_labels(self) -> bool:
-        """Whether images are integer label maps, one channel per class inside."""
+        """Whether images are integer label maps, which become one channel per class."""
         return self.likelihood == "categorical" and self.channel_axis is None
 
     @property
     def n_classes(self) -> int | None:
-        """Number of classes of label maps; None where images are not label maps."""
+        """Number of classes of label maps; None if images are not label maps."""
         return self.n_channels if self.holds_labels else None
 
     def check_like(self, wanted: ImageFormat, name: str) -> None:
-        """Raise an ImageError unless images have the shape and the channels that a model wants.
+        """Raise an ImageError unless images have the shape and the channels of a model.
 
-        `name` says which image does not fit.
+        Parameters
+        ----------
+        wanted : ImageFormat
+            That of the model.
+        name : str
+            What to call the image in an error message.
         """
         for what, given, expected in (
             ("shape", self.space, wanted.space),
@@ -68,32 +73,31 @@ class ImageFormat:
                 )
 
     def to_user(self, images: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return images (N, C, *space) with channels where the user has them.
+        """Return images (N, C, *space) with channels on the axis that the user chose.
 
-        Probabilities of classes that the user gave as label maps come with classes last.
+        Probabilities of classes have the classes last where the user gave label maps.
         """
         if self.channel_axis is not None:
             return np.moveaxis(images, 1, self.channel_axis)
         return np.moveaxis(images, 1, -1) if self.holds_labels else images[:, 0]
 
-    def from_user(self, images: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return images as `to_user` returns them with channels first, (N, C, *space)."""
-        if self.channel_axis is not None:
-            return np.moveaxis(images, self.channel_axis, 1)
-        return np.moveaxis(images, -1, 1) if self.holds_labels else images[:, None]
-
 
 class ArrayImages:
-    """A stack of images, as an array or a list of arrays.
+    """A collection of images in memory.
 
     Parameters
     ----------
     images : array of shape (N, *space) or with channels, or list of images
     likelihood : str
-    channel_axis : int or None
-        Axis of the stacked array that holds channels or classes.
+        Name of the likelihood that will explain them, e.g. "gaussian".
+    channel_axis : int, optional
+        Axis of the stacked array that holds channels or classes; by default there is none.
     n_classes : int, optional
         Number of classes of label maps; by default one more than the largest label.
+
+    Attributes
+    ----------
+    format : ImageFormat
     """
 
     def __init__(
@@ -114,10 +118,10 @@ class ArrayImages:
         if self._channel_axis is not None:
             n_channels = space.pop(self._channel_axis - 1)
         elif likelihood == "categorical":
-            n_channels = self._n_classes(n_classes)
+            n_channels = self._count_classes(n_classes)
         self.format = ImageFormat(likelihood, tuple(space), n_channels, self._channel_axis)
 
-    #: Arrays do not say how large their voxels are, nor where, and are no files.
+    #: Arrays know neither the size nor the place of their voxels, and have no files.
     voxel_size = None
     affine = None
     pad = 0
@@ -125,14 +129,14 @@ class ArrayImages:
 
     @property
     def identities(self) -> range:
-        """What is different for each image: its number."""
+        """Numbers that tell images apart: 0 to N - 1."""
         return range(len(self))
 
     def __len__(self) -> int:
         return len(self._stack)
 
     def name(self, n: int) -> str:
-        """Return what an image is called in errors."""
+        """Return what to call an image in an error message."""
         return f"image {n}"
 
     def read(self, part: slice) -> NDArray[np.float32]:
@@ -152,13 +156,19 @@ class ArrayImages:
         return images
 
     def subset(self, numbers: Sequence[int]) -> ArrayImages:
-        """Return some of the images, as a collection."""
+        """Return a collection of some of the images."""
         some = copy(self)
         some._stack = self._stack.subset(numbers)
         return some
 
     def check(self, *, for_fit: bool) -> None:
-        """Look at every image once, and raise an ImageError if one cannot be used."""
+        """Read every image once, and raise an ImageError if one cannot be used.
+
+        Parameters
+        ----------
+        for_fit : bool
+            Whether a model will be fitted to them: a constant image is an error then.
+        """
         image_bytes = 4 * self.format.n_channels * int(np.prod(self.format.space))
         step = max(1, _CHECKED_BYTES // image_bytes)
         for first in range(0, len(self), step):
@@ -171,7 +181,7 @@ class ArrayImages:
             if for_fit:
                 _check_contrast(raw, first)
 
-    # ---- what is wrong with it
+    # ---- checks
 
     @property
     def _scale(self) -> float:
@@ -200,7 +210,7 @@ class ArrayImages:
             np.isin(self._stack.read(slice(n, n + 1)), (0, 1)).all() for n in range(len(self))
         )
 
-    def _n_classes(self, n_classes: int | None) -> int:
+    def _count_classes(self, n_classes: int | None) -> int:
         lowest, highest = 0, 1
         for n in range(len(self)):
             labels = self._stack.read(slice(n, n + 1))
@@ -245,7 +255,7 @@ class ArrayImages:
 
 
 class _Stack:
-    """Raw images of one shape and type, from an array or a list of arrays."""
+    """Unconverted images of one shape and type, from an array or a list of arrays."""
 
     def __init__(self, images: ArrayLike | Sequence[Any]) -> None:
         self._items: NDArray[Any] | list[NDArray[Any]]
@@ -266,7 +276,7 @@ class _Stack:
         return len(self._items)
 
     def read(self, part: slice) -> NDArray[Any]:
-        """Return images (n, ...) as they are."""
+        """Return some images (n, ...), not converted."""
         if isinstance(self._items, np.ndarray):
             return self._items[part]
         return np.stack(self._items[part])
@@ -280,8 +290,8 @@ class _Stack:
     def _check_alike(self, n: int, other: NDArray[Any]) -> None:
         if other.shape != self.shape:
             raise ImageError(
-                f"all images must have one shape: image 0 is {times(self.shape)} and image {n} is "
-                f"{times(other.shape)}; crop, pad or resample them"
+                f"all images must have one shape: image 0 is {format_shape(self.shape)} and image "
+                f"{n} is {format_shape(other.shape)}; crop, pad or resample them"
             )
         if other.dtype != self.dtype:
             raise ImageError(
@@ -312,7 +322,7 @@ def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:
 
 
 def _check_contrast(raw: NDArray[Any], first: int) -> None:
-    # An image with missing voxels may well be constant where it is observed.
+    # An image with missing voxels may be constant where it is observed: NaN equals nothing.
     axes = tuple(range(1, raw.ndim))
     for n in np.flatnonzero(raw.min(axis=axes) == raw.max(axis=axes)):
         raise ImageError(

@@ -1,4 +1,4 @@
-"""Decoded images in uncompressed files that are memory-mapped, so that each is decoded once."""
+"""Decoded images in memory-mapped, uncompressed files: each file is decoded once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.guard import reason
+from anamorph.images.guard import short_reason
 
 _VERSION = 1
 
@@ -23,13 +23,13 @@ Make = Callable[[], NDArray[Any]]
 
 
 class Cache:
-    """Arrays that are made once.
+    """Arrays that are computed once.
 
     Parameters
     ----------
-    folder : path or None
-        Made where it does not exist, and kept. None: a temporary file without a name, of which
-        nothing remains after this process, however it ends.
+    folder : path, optional
+        Created if it does not exist, and kept. By default arrays go to a temporary file without
+        a name, which disappears with this process however it ends.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -39,20 +39,24 @@ class Cache:
         except OSError as error:
             raise ImageError(
                 f"{folder or tempfile.gettempdir()} cannot hold decoded images "
-                f"({reason(error)}): give another cache folder"
+                f"({short_reason(error)}): give another cache folder"
             ) from None
 
     def get(self, name: str, facts: tuple[object, ...], make: Make) -> NDArray[Any]:
-        """Return an array, memory-mapped where it is there already, and made where it is not.
+        """Return an array: memory-mapped if the cache holds it, else computed and stored.
 
         Parameters
         ----------
         name : str
-            Where the name of its file begins, if it has one.
+            How the name of its file begins, if it has one.
         facts : tuple
-            All that the array depends on.
+            Everything that the array depends on.
         make : callable
-            Returns the array.
+            Computes the array.
+
+        Returns
+        -------
+        array
         """
         digest = hashlib.sha256(repr((_VERSION, *facts)).encode()).hexdigest()[:24]
         key = f"{name[:80]}-{digest}.npy"
@@ -63,8 +67,8 @@ class Cache:
                 self._store.keep(key, array)
             except OSError as error:
                 raise ImageError(
-                    f"{self._store.told(key)} cannot be written ({reason(error)}): make space, or "
-                    "give another cache folder"
+                    f"{self._store.describe(key)} cannot be written ({short_reason(error)}): make "
+                    "space, or give another cache folder"
                 ) from None
         return array
 
@@ -74,13 +78,13 @@ class _Store(Protocol):
 
     def keep(self, key: str, array: NDArray[Any]) -> None: ...
 
-    def told(self, key: str) -> str:
-        """Return what to call the place of an array."""
+    def describe(self, key: str) -> str:
+        """Return where an array is stored, for an error message."""
         ...
 
 
 class _Folder:
-    """A folder with a file for each array, which other processes may use too."""
+    """A folder with one file per array, which other processes may share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -88,32 +92,32 @@ class _Folder:
 
     def find(self, key: str) -> NDArray[Any] | None:
         try:
-            array: NDArray[Any] = np.load(self.place(key), mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError):  # not there, or somebody damaged it
+            array: NDArray[Any] = np.load(self.path_of(key), mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError):  # missing or damaged
             return None
         return array
 
     def keep(self, key: str, array: NDArray[Any]) -> None:
-        """Write an array by way of a temporary file, so that no reader sees half of it."""
+        """Write an array to a temporary file and rename it: no reader sees half an array."""
         handle, temporary = tempfile.mkstemp(".part", dir=self._folder)
         try:
             with open(handle, "wb") as file:
                 np.save(file, np.ascontiguousarray(array), allow_pickle=False)
-            os.replace(temporary, self.place(key))
+            os.replace(temporary, self.path_of(key))
         finally:
             Path(temporary).unlink(missing_ok=True)
 
-    def place(self, key: str) -> Path:
+    def path_of(self, key: str) -> Path:
         return self._folder / key
 
-    def told(self, key: str) -> str:
-        return str(self.place(key))
+    def describe(self, key: str) -> str:
+        return str(self.path_of(key))
 
 
 class _Unnamed:
     """One file without a name for all arrays of this process.
 
-    Copies of images are personal data: a folder of them would stay where a process is killed.
+    Copies of images are personal data: a temporary folder would survive a process that is killed.
     """
 
     def __init__(self) -> None:
@@ -122,17 +126,17 @@ class _Unnamed:
 
     def _begin(self) -> None:
         self._owner = os.getpid()
-        # Without a buffer, of which something could remain to be written when the file is closed.
+        # Unbuffered: nothing may be left to write when the file is closed.
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._places: dict[str, tuple[int, np.dtype[Any], tuple[int, ...]]] = {}
 
     def __reduce__(self) -> tuple[type[_Unnamed], tuple[()]]:
-        return _Unnamed, ()  # another process has a file of its own
+        return _Unnamed, ()  # another process gets a file of its own
 
     def find(self, key: str) -> NDArray[Any] | None:
         with self._lock:
-            if self._owner != os.getpid():  # a fork would write over what its parent wrote
+            if self._owner != os.getpid():  # a fork must not overwrite its parent's arrays
                 self._begin()
             if key not in self._places:
                 return None
@@ -151,5 +155,5 @@ class _Unnamed:
                 raise
             self._places[key] = (start, array.dtype, array.shape)
 
-    def told(self, key: str) -> str:
+    def describe(self, key: str) -> str:
         return f"a temporary file in {tempfile.gettempdir()}"

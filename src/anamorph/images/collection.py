@@ -1,4 +1,4 @@
-"""Whatever people have as images: arrays, lists of arrays, lists of files, opened or not."""
+"""Images in any form that people have: arrays, lists of arrays or files, collections."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from anamorph.images.files import FileImages
 from anamorph.images.hidden import HiddenImages
 
 ImageCollection = ArrayImages | FileImages | HiddenImages
-#: What people may give as images.
+#: All forms of images that functions accept.
 Images = ArrayLike | Sequence[Any] | ImageCollection
 
 
 def is_list_of_files(images: object) -> bool:
-    """Tell whether images are given as paths, or as tuples of paths (tissue maps)."""
+    """Return whether images are given as paths, or as tuples of paths (tissue maps)."""
     if not isinstance(images, list | tuple) or not images:
         return False
     first = images[0]
@@ -33,15 +33,22 @@ def open_images(
     channel_axis: int | None = None,
     n_classes: int | None = None,
 ) -> ImageCollection:
-    """Return images that can be checked, and read a few at a time.
+    """Return a collection of images, which are checked and read a few at a time.
 
     Parameters
     ----------
-    images : array, list of arrays, list of paths, or a collection that was opened before
+    images : array, list of arrays, list of paths, or collection
+        A collection is returned unchanged.
     likelihood : str
+        Name of the likelihood that will explain them, e.g. "gaussian".
     channel_axis : int, optional
+        Axis of the stacked images that holds channels or classes; by default there is none.
     n_classes : int, optional
-        Of label maps; by default one more than the largest label.
+        Number of classes of label maps; by default one more than the largest label.
+
+    Returns
+    -------
+    ArrayImages, FileImages or HiddenImages
     """
     if isinstance(images, ImageCollection):
         return images

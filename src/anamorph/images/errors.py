@@ -1,9 +1,9 @@
-"""What is wrong with images, in one line that says what to do about it."""
+"""Errors about images and tables: one line that says what is wrong and what to do."""
 
 
 class ImageError(ValueError):
-    """Images that no model can be fitted to, or that do not fit the model."""
+    """Images that cannot be read, cannot be fitted, or do not match the model."""
 
 
 class TableError(ValueError):
-    """A table that cannot be read, or that does not go with the images."""
+    """A table that cannot be read, or that does not match the images."""

@@ -1,11 +1,11 @@
-"""Image files as images: all on one grid, a few at a time, float32 with NaN for missing.
+"""A collection of image files on one grid, read as float32 channels with NaN for missing.
 
-- Files are opened at once, so that what does not fit together is found early, and read later.
-- What is slow to decode (compressed files, resampled images) is decoded once, into a cache.
-- Intensities are scaled as those of arrays are: bool, uint8 and uint16 to [0, 1]. Other integers
-  of NIfTI files, and those with a slope, are what they are.
-- Several files per image are tissue maps: probabilities of classes, and what is missing to 1 is
-  the background, which becomes the last class.
+- All headers are read first, to find files that do not match each other; voxels are read later.
+- Compressed files and resampled images are decoded once, into a cache.
+- Intensities are scaled like those of arrays: bool, uint8 and uint16 to [0, 1]. Other integers of
+  NIfTI files, and integers with a slope, are used as they are.
+- Several files per image are tissue maps, probabilities of classes. What their sum lacks to 1 is
+  the probability of the background, which becomes the last class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from anamorph.images.arrays import ALMOST_ONE, ImageFormat
 from anamorph.images.cache import Cache
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Affine, Grid
+from anamorph.images.grid import Affine, Grid, slices_inside
 from anamorph.images.names import identities_of
 from anamorph.images.readers.formats import open_image, suffix_of
 from anamorph.images.readers.labels import as_labels, one_hot
@@ -42,28 +42,29 @@ class FileImages:
     likelihood : str
         "gaussian", "bernoulli" or "categorical". Categorical images are label maps, tissue maps,
         or probabilities along `channel_axis`.
-    channel_axis : int or None
-        Axis of the stack of images that holds channels or classes, for arrays and NIfTI files.
+    channel_axis : int, optional
+        Axis of the stack of images that holds channels or classes, for arrays and NIfTI files;
+        by default there is none.
     n_classes : int, optional
         Number of classes of label maps; by default one more than the largest label.
     resample : bool
-        Whether to bring images onto one grid by their affines.
+        Whether to resample images onto one grid by their affines; False by default.
     pad : int
-        Voxels to add on every side, all missing.
+        Margin: voxels to add on every side, all missing; 0 by default.
     onto : Grid, optional
-        The grid that images are on or brought to, before padding; by default that of the first.
+        The grid of all images before padding; by default that of the first file.
     cache : path, optional
-        Folder for decoded images, which later collections use again while the size and the time
-        of the files stay the same; by default a temporary one.
+        Folder for decoded images, which later collections reuse while the size and the time of
+        the files stay the same; a temporary file by default.
 
     Attributes
     ----------
     format : ImageFormat
     grid : Grid
-        Of the images as they are read, padded.
+        The grid of the images with their margin.
     pad : int
     identities : list of str
-        Names of the files, without suffix, and with folders where they would not differ.
+        File names without suffix; with their folders where file names repeat.
     """
 
     def __init__(
@@ -103,28 +104,28 @@ class FileImages:
         self.pad = pad
         self.grid = self._inner.padded(pad)
         self._cache, self._given_cache = Cache(cache), cache
-        self.format = self._format(n_classes)
+        self.format = self._find_format(n_classes)
 
     def __len__(self) -> int:
         return len(self._sources)
 
     @property
     def affine(self) -> Affine | None:
-        """Affine (4, 4) from voxels to mm, or None where files have none."""
+        """Affine (4, 4) from voxels to mm; None if the files have none."""
         return self.grid.affine
 
     @property
     def voxel_size(self) -> tuple[float, ...]:
-        """Size of a voxel along each axis, in mm; 1 where files have no affine."""
+        """Size of a voxel along each axis, in mm; 1 if the files have no affine."""
         return self.grid.voxel_size
 
     @property
     def suffix(self) -> str:
-        """What the name of the first file ends with, which says what kind of files they are."""
+        """Suffix of the first file, e.g. ".nii.gz"."""
         return suffix_of(self._first.path)
 
     def name(self, n: int) -> str:
-        """Return what an image is called in errors: its file, or files."""
+        """Return what to call an image in an error message: its file, or files."""
         return " and ".join(str(source.path) for source in self._sources[n])
 
     def read(self, part: slice) -> NDArray[np.float32]:
@@ -132,42 +133,48 @@ class FileImages:
         numbers = range(len(self))[part]
         shape = (len(numbers), self.format.n_channels, *self.format.space)
         images = np.full(shape, np.nan, np.float32)
-        inner = tuple(slice(self.pad, self.pad + length) for length in self._inner.space)
+        inner = slices_inside(self._inner, self.pad)
         for image, n in zip(images, numbers, strict=True):
-            image[:, *inner] = self._channels(n)
+            image[:, *inner] = self._read_channels(n)
         return images
 
     def subset(self, numbers: Sequence[int]) -> FileImages:
-        """Return some of the images, as a collection; nothing is read."""
+        """Return a collection of some of the images, without reading anything."""
         some = copy(self)
         some._sources = [self._sources[n] for n in numbers]
         some.identities = [self.identities[n] for n in numbers]
         return some
 
     def arguments(self, numbers: Sequence[int]) -> dict[str, Any]:
-        """Return the arguments that open some of the images elsewhere, just as they are here.
+        """Return the arguments with which another process opens some of the images.
 
-        Another process, or another machine on which files have the same paths, reads the same
-        from ``FileImages(**arguments)``.
+        ``FileImages(**arguments)`` reads the same images on any machine where the files have the
+        same paths.
         """
         return {
             "files": [[os.path.abspath(file.path) for file in self._sources[n]] for n in numbers],
             "likelihood": self._likelihood,
             "channel_axis": self._channel_axis,
             "n_classes": self.format.n_classes,
-            "resample": True,  # whether that is wanted was asked when they were opened here
+            "resample": True,  # this collection has checked whether that is allowed
             "pad": self.pad,
             "onto": self._inner,
             "cache": None if self._given_cache is None else os.path.abspath(self._given_cache),
         }
 
     def check(self, *, for_fit: bool) -> None:
-        """Look at every image once, and raise an ImageError if one cannot be used."""
+        """Read every image once, and raise an ImageError if one cannot be used.
+
+        Parameters
+        ----------
+        for_fit : bool
+            Whether a model will be fitted to them: a constant image is an error then.
+        """
         for n in range(len(self)):
             if self._has_labels:
-                voxels: NDArray[Any] = self._labels(n)
+                voxels: NDArray[Any] = self._read_labels(n)
             else:
-                voxels = self._intensities(n)
+                voxels = self._read_intensities(n)
                 self._check_values(n, voxels)
             if for_fit and voxels.min() == voxels.max():  # NaN, where missing, equals nothing
                 raise ImageError(
@@ -177,11 +184,11 @@ class FileImages:
 
     # ---- voxels
 
-    def _channels(self, n: int) -> NDArray[np.float32]:
+    def _read_channels(self, n: int) -> NDArray[np.float32]:
         """Return an image (C, *space) without its margin."""
         if self._has_labels:
-            return one_hot(self._labels(n), self.format.n_channels)
-        channels = self._intensities(n)
+            return one_hot(self._read_labels(n), self.format.n_channels)
+        channels = self._read_intensities(n)
         if self._has_tissues:
             channels = np.clip(channels, 0, 1)
             background = np.maximum(0, 1 - channels.sum(axis=0, keepdims=True))
@@ -190,12 +197,12 @@ class FileImages:
             channels /= channels.sum(axis=0)  # NaN in one class makes the voxel missing
         return channels
 
-    def _labels(self, n: int) -> NDArray[np.int16]:
+    def _read_labels(self, n: int) -> NDArray[np.int16]:
         labels: NDArray[np.int16] = self._stored(self._sources[n][0])[0]
         return labels
 
-    def _intensities(self, n: int) -> NDArray[np.float32]:
-        """Return what the files of an image hold, (C, *space), scaled."""
+    def _read_intensities(self, n: int) -> NDArray[np.float32]:
+        """Return the scaled values in the files of an image, (C, *space)."""
         maps = []
         for source in self._sources[n]:
             voxels = self._stored(source).astype(np.float32)
@@ -203,7 +210,7 @@ class FileImages:
         return maps[0] if len(maps) == 1 else np.concatenate(maps)
 
     def _stored(self, source: Source) -> NDArray[Any]:
-        """Return voxels (C, *space) on the grid of all images, from the cache where that helps."""
+        """Return voxels (C, *space) on the common grid, from the cache if decoding is slow."""
         is_elsewhere = source.grid.difference(self._inner) is not None
         if not (source.is_slow or is_elsewhere):
             return self._decoded(source)
@@ -224,13 +231,13 @@ class FileImages:
             return resample_labels(labels, source.grid, self._inner) if is_elsewhere else labels
         return resample(voxels, source.grid, self._inner) if is_elsewhere else voxels
 
-    # ---- what files have in common
+    # ---- the format and the grid that all files share
 
-    def _format(self, n_classes: int | None) -> ImageFormat:
+    def _find_format(self, n_classes: int | None) -> ImageFormat:
         n_dims = len(self._inner.space)
         n_channels = self._first.n_channels
         if self._has_labels:
-            count, axis = self._n_classes(n_classes), None
+            count, axis = self._count_classes(n_classes), None
         elif self._has_tissues:
             count, axis = len(self._sources[0]) + 1, n_dims + 1
         elif self._channel_axis is not None:
@@ -241,10 +248,10 @@ class FileImages:
             count, axis = 1, None
         return ImageFormat(self._likelihood, self.grid.space, count, axis)
 
-    def _n_classes(self, n_classes: int | None) -> int:
+    def _count_classes(self, n_classes: int | None) -> int:
         highest = 1
         for n in range(len(self)):
-            largest = int(self._labels(n).max())
+            largest = int(self._read_labels(n).max())
             if n_classes is not None and largest >= n_classes:
                 raise ImageError(
                     f"{self.name(n)} has label {largest}, and labels must be below {n_classes}, "
@@ -277,8 +284,8 @@ class FileImages:
             raise ImageError(f"{source.path} has channels: a tissue map is grey")
         if source.n_channels != first.n_channels:
             raise ImageError(
-                f"{first.path} has {_channel_count(first)} and {source.path} has "
-                f"{_channel_count(source)}: convert them to be alike"
+                f"{first.path} has {_count_channels(first)} and {source.path} has "
+                f"{_count_channels(source)}: convert them to be alike"
             )
         if self._likelihood == "gaussian" and (source.scale is None) != (first.scale is None):
             scaled, other = (first, source) if source.scale is None else (source, first)
@@ -287,7 +294,7 @@ class FileImages:
                 "convert them to one type"
             )
 
-    # ---- what is wrong with an image
+    # ---- checks of one image
 
     def _check_values(self, n: int, voxels: NDArray[np.float32]) -> None:
         if np.isinf(voxels).any():
@@ -338,5 +345,5 @@ def _grouped(files: Sequence[AnyPath] | Sequence[Sequence[AnyPath]]) -> list[tup
     return groups
 
 
-def _channel_count(source: Source) -> str:
+def _count_channels(source: Source) -> str:
     return "1 channel" if source.n_channels in (None, 1) else f"{source.n_channels} channels"

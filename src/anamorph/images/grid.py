@@ -1,4 +1,4 @@
-"""Where the voxels of an image are: the shape of the grid, and its affine where there is one."""
+"""The grid of an image: its shape, and where its voxels are in mm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.guard import times
+from anamorph.images.guard import format_shape
 
 Affine = NDArray[np.float64]
 
@@ -23,8 +23,8 @@ class Grid:
     ----------
     space : tuple of 2 or 3 int
     affine : array of shape (4, 4), or None
-        From voxels (counted from 0) to mm; an image in 2D has 0 as its third index. None: pixels
-        that are nowhere.
+        From voxel indices (from 0) to mm; the third index of a 2D image is 0. None for pictures
+        and arrays, whose place is unknown.
     """
 
     space: tuple[int, ...]
@@ -38,7 +38,10 @@ class Grid:
         return tuple(np.linalg.norm(self.affine[:3, : len(self.space)], axis=0).tolist())
 
     def padded(self, margin: int) -> Grid:
-        """Return the grid with `margin` more voxels on every side, those inside where they are."""
+        """Return the grid with `margin` more voxels on every side; a negative margin takes away.
+
+        Voxels that remain keep their place in mm.
+        """
         space = tuple(length + 2 * margin for length in self.space)
         if self.affine is None:
             return Grid(space)
@@ -48,13 +51,13 @@ class Grid:
         return Grid(space, affine)
 
     def facts(self) -> tuple[tuple[int, ...], list[float] | None]:
-        """Return numbers that are the same for the same grid, and for no other."""
+        """Return plain values that identify the grid."""
         return self.space, None if self.affine is None else self.affine.ravel().tolist()
 
     def difference(self, other: Grid) -> str | None:
-        """Return what differs between this grid and another, or None if nothing does."""
+        """Return how this grid differs from another, in words; None if they are the same."""
         if self.space != other.space:
-            return f"shape, {times(self.space)} and {times(other.space)}"
+            return f"shape, {format_shape(self.space)} and {format_shape(other.space)}"
         if self.affine is None or other.affine is None:
             if self.affine is other.affine:
                 return None
@@ -69,8 +72,21 @@ class Grid:
         return None
 
     def _farthest(self, shift: Affine) -> float:
-        """Return how far an affine shift takes a corner of the grid, in mm."""
+        """Return the largest distance, in mm, by which an affine shift moves a corner."""
         corners = np.array(np.meshgrid(*[[0, length - 1] for length in self.space]))
         corners = corners.reshape(len(self.space), -1)
         moved = shift[:3, : len(self.space)] @ corners + shift[:3, 3:]
         return float(np.linalg.norm(moved, axis=0).max())
+
+
+def slices_inside(grid: Grid, margin: int) -> tuple[slice, ...]:
+    """Return slices that take the voxels of a grid out of an array with a margin around them.
+
+    Parameters
+    ----------
+    grid : Grid
+        Without the margin.
+    margin : int
+        Voxels on every side.
+    """
+    return tuple(slice(margin, margin + length) for length in grid.space)

@@ -1,4 +1,4 @@
-"""What stands between a damaged file and everyone else: checks, limits, and one-line errors."""
+"""Protection against damaged files: size limits, silenced libraries, one-line errors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _TALKATIVE = ("nibabel.global", "PIL.TiffImagePlugin")
 _one_at_a_time = threading.RLock()  # filters of warnings belong to the process, not to a thread
 
 
-def stamp_of(path: Path) -> tuple[int, int]:
-    """Return the size of a file in bytes and when it was modified in nanoseconds.
+def read_stamp(path: Path) -> tuple[int, int]:
+    """Return the size of a file in bytes and the time of its last change in nanoseconds.
 
     Raises
     ------
     ImageError
-        If it is no file, or an empty one.
+        If the file does not exist, is empty, or is not a plain file.
     """
     try:
         status = os.stat(path)
@@ -38,7 +38,7 @@ def stamp_of(path: Path) -> tuple[int, int]:
     except PermissionError:
         raise ImageError(f"{path} may not be read: check its permissions") from None
     except (OSError, ValueError) as error:
-        raise ImageError(f"{path} cannot be read ({reason(error)}): check its name") from None
+        raise ImageError(f"{path} cannot be read ({short_reason(error)}): check its name") from None
     if stat.S_ISDIR(status.st_mode):
         raise ImageError(f"{path} is a folder, not an image: give the files in it")
     if not stat.S_ISREG(status.st_mode):
@@ -50,7 +50,7 @@ def stamp_of(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def reading(path: Path, kind: str, damage: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into an ImageError.
+    """Turn every exception that a damaged file can raise into an ImageError.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def reading(path: Path, kind: str, damage: tuple[type[Exception], ...]) -> Itera
     kind : str
         What the file should be, e.g. "a NIfTI file".
     damage : tuple of exception types
-        What the library that decodes such files raises where they are damaged.
+        Those that the decoding library raises for damaged files.
     """
     try:
         yield
@@ -73,13 +73,13 @@ def reading(path: Path, kind: str, damage: tuple[type[Exception], ...]) -> Itera
     except damage as error:
         raise ImageError(
             f"{path} cannot be read as {kind}, it is damaged or something else "
-            f"({reason(error)}): make it again, or leave it out"
+            f"({short_reason(error)}): make it again, or leave it out"
         ) from None
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep warnings and log messages of libraries about a file to ourselves, in one thread."""
+    """Silence warnings and log messages of the decoding libraries; one thread at a time."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     with _one_at_a_time, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -96,39 +96,39 @@ def quiet() -> Iterator[None]:
 def check_size(
     path: Path, shape: tuple[int, ...], n_bytes: int, n_stored: int, *, is_compressed: bool
 ) -> None:
-    """Raise an ImageError where a header promises more than its file can hold.
+    """Raise an ImageError if a header promises more voxels than its file can hold.
 
     Parameters
     ----------
     path : Path
     shape : tuple of int
-        Shape of the image, as its header says.
+        Shape of the image according to its header.
     n_bytes : int
         Bytes up to the end of the image, uncompressed.
     n_stored : int
-        Bytes of the file, or of the part of it that holds the image.
+        Size in bytes of the file, or of the part of it that holds the image.
     is_compressed : bool
     """
     if min(shape, default=0) < 1:
-        raise ImageError(f"{path} holds an image of shape {times(shape)}, which is empty")
+        raise ImageError(f"{path} holds an image of shape {format_shape(shape)}, which is empty")
     if math.prod(shape) > MOST_VOXELS:
         raise ImageError(
-            f"{path} holds {times(shape)} voxels, more than {MOST_VOXELS:,}, or its header is "
-            "damaged: crop it or reduce its resolution"
+            f"{path} holds {format_shape(shape)} voxels, more than {MOST_VOXELS:,}, or its header "
+            "is damaged: crop it or reduce its resolution"
         )
     if n_bytes > n_stored * (_MOST_COMPRESSED if is_compressed else 1):
         raise ImageError(
-            f"{path} is truncated or damaged: an image of {times(shape)} needs {n_bytes:,} bytes, "
-            f"and the file has {n_stored:,}: make it again, or leave it out"
+            f"{path} is truncated or damaged: an image of {format_shape(shape)} needs {n_bytes:,} "
+            f"bytes, and the file has {n_stored:,}: make it again, or leave it out"
         )
 
 
-def reason(error: BaseException) -> str:
-    """Return what an exception says, in one short line."""
+def short_reason(error: BaseException) -> str:
+    """Return the text of an exception as one short line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
-def times(shape: tuple[int, ...]) -> str:
-    """Return a shape as people write it, e.g. "64 x 48"."""
+def format_shape(shape: tuple[int, ...]) -> str:
+    """Return a shape in words, e.g. "64 x 48"."""
     return " x ".join(map(str, shape)) or "a single number"

@@ -1,4 +1,4 @@
-"""Images of which a box is hidden, so that what a model predicts there can be held against it."""
+"""Images with a hidden box each, to compare what a model predicts there with the truth."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Boxes:
     space : tuple of int
         Shape of the images.
     sides : tuple of int
-        Of each box, in voxels.
-    corners : (N, d)
-        Its lowest voxel in each image.
+        Sides of every box, in voxels.
+    corners : array of shape (N, d)
+        Lowest voxel of the box in each image.
     """
 
     space: tuple[int, ...]
@@ -38,7 +38,21 @@ class Boxes:
     def draw(
         cls, n_images: int, space: tuple[int, ...], fraction: float, random_state: int
     ) -> Boxes:
-        """Place boxes of a fraction of the voxels, in the proportions of the image, at random."""
+        """Place boxes at random.
+
+        Parameters
+        ----------
+        n_images : int
+        space : tuple of int
+        fraction : float
+            Share of the voxels to hide; boxes have the proportions of the image.
+        random_state : int
+            Seed.
+
+        Returns
+        -------
+        Boxes
+        """
         if not 0 < fraction < 1:
             raise ValueError(f"fraction must be between 0 and 1, got {fraction!r}")
         generator = np.random.default_rng(random_state)
@@ -46,7 +60,7 @@ class Boxes:
         return cls(space, _nearest_sides(space, fraction), corners.astype(np.intp))
 
     def mask(self, part: slice = slice(None)) -> NDArray[np.bool_]:
-        """Return where the boxes of some images are, (n, *space)."""
+        """Return the voxels in the boxes of some images, (n, *space); of all by default."""
         corners = self.corners[part]
         inside = np.ones((len(corners), *self.space), bool)
         for axis, (length, side) in enumerate(zip(self.space, self.sides, strict=True)):
@@ -58,7 +72,7 @@ class Boxes:
 
 
 class HiddenImages:
-    """A collection of images with a box of each set to missing, as they are read.
+    """A collection of images in which a box of each is read as missing.
 
     Parameters
     ----------
@@ -76,36 +90,36 @@ class HiddenImages:
 
     @property
     def format(self) -> ImageFormat:
-        """How the images look as arrays."""
+        """Grid, channels and likelihood of the images."""
         return self._images.format
 
     @property
     def identities(self) -> Sequence[int] | Sequence[str]:
-        """What is different for each image."""
+        """What tells images apart."""
         return self._images.identities
 
     @property
     def voxel_size(self) -> tuple[float, ...] | None:
-        """Size of a voxel along each axis, if it is known."""
+        """Size of a voxel along each axis; None if it is not known."""
         return self._images.voxel_size
 
     @property
     def affine(self) -> Affine | None:
-        """Affine (4, 4) from voxels to mm, if there is one."""
+        """Affine (4, 4) from voxels to mm; None if there is none."""
         return self._images.affine
 
     @property
     def pad(self) -> int:
-        """Voxels that were added on every side."""
+        """Margin: voxels that were added on every side."""
         return self._images.pad
 
     @property
     def suffix(self) -> str | None:
-        """What the names of files end with, if the images are files."""
+        """Suffix of the files; None if the images are arrays."""
         return self._images.suffix
 
     def name(self, n: int) -> str:
-        """Return what an image is called in errors."""
+        """Return what to call an image in an error message."""
         return self._images.name(n)
 
     def read(self, part: slice) -> NDArray[np.float32]:
@@ -113,16 +127,22 @@ class HiddenImages:
         return self._masked(part, self._boxes.mask(part))
 
     def read_hidden(self, part: slice) -> NDArray[np.float32]:
-        """Return what is hidden, (n, C, *space), NaN elsewhere and where it is not known."""
+        """Return the hidden voxels, (n, C, *space), NaN elsewhere and where they are missing."""
         return self._masked(part, ~self._boxes.mask(part))
 
     def subset(self, numbers: Sequence[int]) -> HiddenImages:
-        """Return some of the images, each with its box."""
+        """Return a collection of some of the images, each with its box."""
         boxes = replace(self._boxes, corners=self._boxes.corners[list(numbers)])
         return HiddenImages(self._images.subset(numbers), boxes)
 
     def check(self, *, for_fit: bool) -> None:
-        """Look at every image once, and raise an ImageError if one cannot be used."""
+        """Read every image once, and raise an ImageError if one cannot be used.
+
+        Parameters
+        ----------
+        for_fit : bool
+            Whether a model will be fitted to them: a constant image is an error then.
+        """
         self._images.check(for_fit=for_fit)
         for n in range(len(self)):
             if np.isnan(self.read(slice(n, n + 1))).all():
@@ -136,7 +156,7 @@ class HiddenImages:
 
 
 def _nearest_sides(space: tuple[int, ...], fraction: float) -> tuple[int, ...]:
-    """Return sides in the proportions of the image, rounded so that the volume is nearest."""
+    """Return the whole sides, in the proportions of the image, nearest to the fraction."""
     ideal = [length * fraction ** (1 / len(space)) for length in space]
     choices = [(max(1, math.floor(side)), math.ceil(side)) for side in ideal]
     volume = fraction * math.prod(space)

@@ -1,4 +1,4 @@
-"""Images that are kept in memory once they are read, where they are few and small enough."""
+"""Images that stay in memory after the first reading, if they are few and small."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MOST_OF_BUDGET = 1 / 8
 
 
 class KeptImages:
-    """Images that are read from their files once.
+    """A collection that reads every image once.
 
-    A fit reads all images some hundred times. Opening a small file takes longer than working on
-    the image.
+    A fit needs all images some hundred times, and opening a small file takes longer than the
+    computations on its image.
 
     Parameters
     ----------
@@ -42,5 +42,5 @@ class KeptImages:
 
 
 def can_be_kept(n_images: int, shape: tuple[int, ...], budget: int) -> bool:
-    """Tell whether images of some shape (C, *space) take little of a budget, in bytes."""
+    """Return whether images of shape (C, *space) take at most an eighth of a budget in bytes."""
     return 4 * n_images * math.prod(shape) <= _MOST_OF_BUDGET * budget

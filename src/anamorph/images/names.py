@@ -1,4 +1,4 @@
-"""What the names of files say: who is shown, and which files belong together."""
+"""Names of image files: what images are called, and which tissue maps belong together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anamorph.images.readers.formats import stem_of
 
 
 def identities_of(paths: Sequence[Path]) -> list[str]:
-    """Return one name per file, all different: its stem, or folders and stem where stems repeat."""
+    """Return a different name for every file: its stem, with folders where stems repeat."""
     stems = [stem_of(path) for path in paths]
     if len(set(stems)) == len(stems):
         return stems
@@ -28,7 +28,7 @@ def identities_of(paths: Sequence[Path]) -> list[str]:
 
 
 def match_tissues(*classes: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, ...]]:
-    """Return the tissue maps of every image, matched in order.
+    """Return the tissue maps of every image, matching the files of all classes in order.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def match_tissues(*classes: Sequence[str | os.PathLike[str]]) -> list[tuple[Path
 
 
 def _without_common_parts(names: list[str]) -> list[str]:
-    """Return what differs between names: without how all of them begin and end."""
+    """Return names without their common beginning and their common end."""
     start = len(common_beginning(names))
     rests = [name[start:] for name in names]
     end = len(common_beginning([rest[::-1] for rest in rests]))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.errors import TableError
-from anamorph.images.guard import reason
+from anamorph.images.guard import short_reason
 from anamorph.images.readers.formats import stem_of
 
 _ID = "participant_id"
@@ -31,10 +31,10 @@ class Participants:
     Attributes
     ----------
     path : Path
-        Where it came from, for errors.
+        The file of the table, for error messages.
     ids : list of str
     columns : dict of list of str
-        Texts as they are in the file, by name of column.
+        Texts of the file, by name of column.
     """
 
     path: Path
@@ -42,14 +42,14 @@ class Participants:
     columns: dict[str, list[str]]
 
     def matched(self, files: Sequence[str | os.PathLike[str]]) -> Participants:
-        """Return the table with one row per file, in the order of files.
+        """Return a table with one row per file, in the order of the files.
 
-        A file belongs to the participant whose id is, or starts, its name or that of a folder
-        around it; what begins with "sub-" may stand anywhere in the name.
+        A file belongs to the participant whose id is its name, the name of a folder around it, or
+        the beginning of its name. An id that begins with "sub-" may be anywhere in these names.
         """
         order = []
         for file in files:
-            row = self._row_of(Path(file))
+            row = self._find_row(Path(file))
             if row is None:
                 raise TableError(
                     f"{self.path} has no {_ID} for {file}: add a row to it, or leave the file out"
@@ -62,12 +62,12 @@ class Participants:
         )
 
     def has(self, file: str | os.PathLike[str]) -> bool:
-        """Tell whether a file belongs to a participant, as for `matched`."""
-        return self._row_of(Path(file)) is not None
+        """Return whether a file belongs to a participant, as in `matched`."""
+        return self._find_row(Path(file)) is not None
 
     def labels(self, column: str) -> NDArray[np.str_]:
-        """Return a column as texts, (N,), none of them missing."""
-        texts = self._column(column)
+        """Return a column as texts, (N,); a missing text is a TableError."""
+        texts = self._find_column(column)
         for name, text in zip(self.ids, texts, strict=True):
             if text in _MISSING:
                 raise TableError(
@@ -76,9 +76,9 @@ class Participants:
         return np.array(texts, np.str_)
 
     def covariate(self, column: str) -> NDArray[np.float64]:
-        """Return a column as numbers, (N,), NaN where it is n/a."""
+        """Return a column as numbers, (N,), NaN for n/a."""
         numbers = np.full(len(self.ids), np.nan)
-        for row, text in enumerate(self._column(column)):
+        for row, text in enumerate(self._find_column(column)):
             if text in _MISSING:
                 continue
             try:
@@ -91,44 +91,52 @@ class Participants:
         return numbers
 
     def values(self, column: str) -> NDArray[np.object_]:
-        """Return a column as it is best drawn, (N,): numbers if all of it are, else texts.
+        """Return a column as numbers if all its texts are numbers, else as texts, (N,).
 
-        Numbers are integers if all of them are; what is n/a is None.
+        Numbers are integers if all of them are; n/a becomes None.
         """
-        texts = [None if text in _MISSING else text for text in self._column(column)]
-        for kind in (int, _finite):
+        texts = [None if text in _MISSING else text for text in self._find_column(column)]
+        for kind in (int, _finite_number):
             with suppress(ValueError):
                 return np.array([text and kind(text) for text in texts], np.object_)
         return np.array(texts, np.object_)
 
-    def _column(self, name: str) -> list[str]:
+    def _find_column(self, name: str) -> list[str]:
         if name not in self.columns:
             have = ", ".join(self.columns) or "none"
             raise TableError(f"{self.path} has no column {name!r}: it has {have}")
         return self.columns[name]
 
     @cached_property
-    def _rows(self) -> dict[str, int]:
+    def _rows_by_id(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.ids)}
 
-    def _row_of(self, path: Path) -> int | None:
+    def _find_row(self, path: Path) -> int | None:
         names = (stem_of(path), *reversed(path.parent.parts))
         for name in names:
             found = _BIDS_SUBJECT.search(name)
             for known in (name, found.group() if found else None):
-                if known in self._rows:
-                    return self._rows[known]
-        prefixes = [known for known in self._rows if _starts_with(names[0], known)]
-        return self._rows[max(prefixes, key=len)] if prefixes else None
+                if known in self._rows_by_id:
+                    return self._rows_by_id[known]
+        prefixes = [known for known in self._rows_by_id if _starts_with(names[0], known)]
+        return self._rows_by_id[max(prefixes, key=len)] if prefixes else None
 
 
 def read_participants(path: str | os.PathLike[str]) -> Participants:
     """Read a table of participants: tab-separated, with a header and ``participant_id``.
 
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    Participants
+
     Raises
     ------
     TableError
-        If it cannot be read as such, or an id is missing or given twice.
+        If the file is not such a table, or an id is missing or repeated.
     """
     path = Path(path)
     try:
@@ -137,7 +145,8 @@ def read_participants(path: str | os.PathLike[str]) -> Participants:
     except FileNotFoundError:
         raise TableError(f"{path} does not exist: check its name") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TableError(f"{path} cannot be read as a table of texts ({reason(error)})") from None
+        why = short_reason(error)
+        raise TableError(f"{path} cannot be read as a table of texts ({why})") from None
     header = [name.strip() for name in lines[0]] if lines else []
     if _ID not in header:
         raise TableError(
@@ -145,7 +154,7 @@ def read_participants(path: str | os.PathLike[str]) -> Participants:
         )
     if len(set(header)) < len(header):
         raise TableError(f"{path} has two columns of one name: rename one of them")
-    rows = [_row(path, number, line, len(header)) for number, line in _numbered(lines)]
+    rows = [_checked_row(path, number, line, len(header)) for number, line in _numbered(lines)]
     columns = {name: [row[n] for row in rows] for n, name in enumerate(header)}
     ids = columns.pop(_ID)
     _check_ids(path, ids)
@@ -153,11 +162,11 @@ def read_participants(path: str | os.PathLike[str]) -> Participants:
 
 
 def _numbered(lines: list[list[str]]) -> list[tuple[int, list[str]]]:
-    """Return the rows below the header that are not blank, with the number of their line."""
+    """Return the rows below the header that are not blank, with their line numbers."""
     return [(n, line) for n, line in enumerate(lines[1:], start=2) if any(map(str.strip, line))]
 
 
-def _row(path: Path, number: int, line: list[str], n_columns: int) -> list[str]:
+def _checked_row(path: Path, number: int, line: list[str], n_columns: int) -> list[str]:
     if len(line) != n_columns:
         raise TableError(
             f"{path}, line {number}, has {len(line)} values, and the header names {n_columns} "
@@ -176,7 +185,7 @@ def _check_ids(path: Path, ids: list[str]) -> None:
         seen.add(name)
 
 
-def _finite(text: str) -> float:
+def _finite_number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)

@@ -1,6 +1,6 @@
-"""The latent variables z: the posterior of their precision A, their prior, their axes.
+"""The latent variables z: the posterior of their precision A, their prior and their axes.
 
-Plain K x K algebra in float64, on sums over images: nothing here sees an image.
+Plain K x K algebra in float64 on sums over images. Nothing here sees an image.
 """
 
 from anamorph.latents.matrices import NotPositiveDefiniteError, log_determinant

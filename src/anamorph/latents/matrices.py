@@ -1,4 +1,4 @@
-"""Symmetric K x K matrices: checked when they come in, factored by Cholesky."""
+"""Symmetric K x K matrices: checked on arrival, factorised by Cholesky."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ def symmetric_matrix(value: ArrayLike, name: str) -> Matrix:
     Parameters
     ----------
     value : array_like, (K, K)
-        Symmetric up to rounding: the sums it comes from may be of float32 products.
+        Symmetric up to rounding, since it may be a sum of float32 products.
     name : str
-        What the matrix is, for the error.
+        What to call the matrix in an error message.
+
+    Returns
+    -------
+    ndarray, (K, K)
 
     Raises
     ------
@@ -46,7 +50,11 @@ def cholesky(value: ArrayLike, name: str) -> Matrix:
     value : array_like, (K, K)
         Symmetric positive definite.
     name : str
-        What the matrix is, for the error.
+        What to call the matrix in an error message.
+
+    Returns
+    -------
+    ndarray, (K, K)
 
     Raises
     ------
@@ -71,7 +79,11 @@ def log_determinant(value: ArrayLike, name: str = "matrix") -> float:
     value : array_like, (K, K)
         Symmetric positive definite.
     name : str
-        What the matrix is, for the error.
+        What to call the matrix in an error message; "matrix" by default.
+
+    Returns
+    -------
+    float
 
     Raises
     ------
@@ -89,7 +101,11 @@ def inverse(value: ArrayLike, name: str) -> Matrix:
     value : array_like, (K, K)
         Symmetric positive definite.
     name : str
-        What the matrix is, for the error.
+        What to call the matrix in an error message.
+
+    Returns
+    -------
+    ndarray, (K, K)
 
     Raises
     ------

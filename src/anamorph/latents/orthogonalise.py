@@ -1,16 +1,15 @@
 """The axes of the latent space: Algorithm 8 of the paper.
 
-Latents T z with bases W T^-1 make the same images as z with W. The transform T is chosen so that
-the new ZZ' and C are both diagonal, and scaled so that the penalty on the bases and the prior on
-the latents balance, the precision A following along.
+Latents T z with bases W T^-1 give the same images as latents z with bases W. T makes the new ZZ'
+and C diagonal. Its scales Q balance the penalty on the bases against the prior on the latents,
+with the precision A re-estimated as they change.
 
-The scaling energy has N C where the paper prints C. With separate latents T is block diagonal,
-while A, and so the scaling, couples the blocks.
-
-The paper scales by ZZ' alone. Where the uncertainty S outweighs ZZ', as for dead modes, this can
-lower the Wishart part of the objective; then scales are tried that ZZ' + S gives for those modes.
-(To use ZZ' + S for all modes would raise the Wishart part further, but leaves models with a lower
-evidence, of the images they were fitted to and of others.)
+Differences from the printed algorithm: the penalty on the bases is N C, not C. With separate
+latents T is block diagonal, while A, and so the scaling, couples the blocks. The paper scales by
+ZZ' alone. Where the uncertainty S outweighs ZZ', as for dead modes, this can lower the Wishart
+part of the objective; scales from ZZ' + S are then tried for those modes. (Using ZZ' + S for all
+modes would raise the Wishart part further, but gives models with a lower evidence, both for the
+images they were fitted to and for others.)
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from anamorph.latents.wishart import (
     wishart_part,
 )
 
-# Dead modes make ZZ' and C singular. Eigenvalues below this share of the largest count as dead.
-# This bounds the condition of T, which goes with the fourth root of those of ZZ' and of C.
+# Dead modes make ZZ' and C singular. Eigenvalues are raised to this share of the largest, which
+# bounds the condition of T: it grows with the fourth root of the conditions of ZZ' and C.
 EIGENVALUE_FLOOR = 1e-8
-# Bases and latents are float32: a transform of a larger condition would spoil the images.
+# Bases are float32: a transform with a larger condition would spoil the images.
 LARGEST_CONDITION = 1e6
-# Rounding, relative to the Wishart part: a transform that only permutes the latents is no worse.
+# Rounding error relative to the Wishart part: permuting the latents must not count as worse.
 ROUNDING = 1e-10
 NEWTON_STEPS = 100
-# Relative to the scales, as is how much of a scale one step may take away.
+# Both relative to the scales: when to stop, and how much of a scale one step may take away.
 NEWTON_TOLERANCE = 1e-11
 LARGEST_SHRINKAGE = 0.9
 
@@ -51,10 +50,10 @@ def orthogonalising_transform(
     blocks: Sequence[int] | None = None,
     n_rounds: int = 100,
 ) -> Matrix:
-    """Return T, which makes ZZ' and C diagonal and balances their scales.
+    """Return T, which makes ZZ' and C diagonal and balances their scales (Algorithm 8).
 
     Latents become T z, bases W T^-1, and the matrices T ZZ' T', T S T' and T^-T C T^-1. Rows are
-    ordered by their part in the images; the largest entry of each is positive.
+    ordered by how much they contribute to the images; the largest entry of each is positive.
 
     Parameters
     ----------
@@ -70,15 +69,15 @@ def orthogonalising_transform(
         nu0, see `check_prior_dof`.
     blocks : sequence of int, optional
         Sizes of the groups of latents that must not mix, (n_appearance, n_shape) for separate
-        latents. One group by default.
+        latents; by default one group of all latents.
     n_rounds : int
-        Rounds of: A given the scales, then the scales given A.
+        How often to alternate between A given the scales and the scales given A; 100 by default.
 
     Returns
     -------
     ndarray, (K, K)
-        T. It leaves the Wishart part of the objective no lower; it is the identity where nothing
-        found does, and where all bases or all latents are zero.
+        T, which does not lower the Wishart part of the objective. The identity where no better
+        transform was found, and where all bases or all latents are zero.
     """
     basis_energy = symmetric_matrix(basis_energy, "basis energy C")
     latent_scatter = symmetric_matrix(latent_scatter, "latent scatter ZZ'")
@@ -113,13 +112,13 @@ def orthogonalising_transform(
 
 
 def _with_dead_modes(certain_scatter: Matrix, scatter: Matrix) -> Matrix:
-    """Return ZZ', with S added for modes of which S is the larger part."""
+    """Return ZZ', with S added for modes whose variance is mostly uncertainty."""
     is_dead = np.diag(scatter) > 2 * np.diag(certain_scatter)
     return np.where(np.outer(is_dead, is_dead), scatter, certain_scatter)
 
 
 def _checked_blocks(blocks: Sequence[int] | None, *matrices: Matrix) -> Sequence[int]:
-    """Return the sizes of the blocks, after checking that everything is of size K."""
+    """Return the sizes of the blocks, after checking that all matrices are K x K."""
     sizes = [len(matrix) for matrix in matrices]
     if len(set(sizes)) > 1:
         raise ValueError(f"C, ZZ' and S must have the same size, got {sizes}")
@@ -145,15 +144,19 @@ def _transformed_energy(transform: Matrix, basis_energy: Matrix) -> Matrix:
 def _diagonalising_transform(
     basis_energy: Matrix, latent_scatter: Matrix, blocks: Sequence[int]
 ) -> Matrix:
-    """Return the first T: in every block, both matrices become diagonal, their scales equal."""
+    """Return T before scaling: T = D V' (D^z)^-1/2 (V^z)', in every block.
+
+    It makes C the identity and ZZ' the diagonal matrix D^2.
+    """
     transform = np.zeros_like(basis_energy)
     for start, stop in pairwise(np.cumsum([0, *blocks])):
         block = (slice(start, stop), slice(start, stop))
-        latent_values, latent_vectors = np.linalg.eigh(latent_scatter[block])  # Dz, Vz
-        energy_values, energy_vectors = np.linalg.eigh(basis_energy[block])  # Dw, Vw
+        latent_values, latent_vectors = np.linalg.eigh(latent_scatter[block])  # D^z, V^z
+        energy_values, energy_vectors = np.linalg.eigh(basis_energy[block])  # D^w, V^w
         latent_root = latent_vectors * np.sqrt(latent_values)
         energy_root = energy_vectors * np.sqrt(energy_values)
-        _, singular_values, rotation = np.linalg.svd(energy_root.T @ latent_root)  # D, V'
+        # U D V' = (D^w)^1/2 (V^w)' V^z (D^z)^1/2
+        _, singular_values, rotation = np.linalg.svd(energy_root.T @ latent_root)
         whitening = (latent_vectors / np.sqrt(latent_values)).T
         transform[block] = singular_values[:, None] * rotation @ whitening
     return transform
@@ -167,7 +170,7 @@ def _balancing_scales(
     prior_dof: float,
     n_rounds: int,
 ) -> Vector:
-    """Return the diagonal of Q = diag(exp q): rounds of A given Q, then Q given A.
+    """Return the diagonal of Q = diag(exp q), alternating between A given Q and Q given A.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""The prior over the latent variables z, and where they start.
+"""The prior over the latent variables z, and the latents that a fit starts from.
 
-Encoding and evidence use the precision P = lambda1 A + lambda2 C; random images and the spread of
-the modes use A alone. A fit starts from z ~ N(0, I), one draw per image identity, centred and
-whitened over all images.
+Encoding and evidence use the precision P = lambda1 A + lambda2 C of the joint log-probability;
+random images and the spread of modes use A alone, z ~ N(0, A^-1). A fit starts from z ~ N(0, I),
+one draw per image identity, centred and whitened over all images.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from anamorph.latents.matrices import Matrix, Vector, cholesky, inverse, symmetric_matrix
 
-# What centring and decorrelating must leave of the starting latents, as a share of their variance.
+# Share of their variance that starting latents must keep when they are centred and decorrelated.
 SMALLEST_SHARE = 1e-8
 
 
@@ -69,9 +69,8 @@ def draw_latents(
     latent_precision : array_like, (K, K)
         A, positive definite.
     n_samples : int
-        How many to draw.
+        Number of draws.
     generator : numpy.random.Generator
-        Where the randomness comes from.
 
     Returns
     -------
@@ -83,17 +82,17 @@ def draw_latents(
 
 
 def starting_latents(seed: int, identities: Sequence[int | str], n_components: int) -> Matrix:
-    """Draw z ~ N(0, I) for each image, from nothing but the seed and the image's identity.
+    """Draw z ~ N(0, I) for each image, from the seed and the identity of the image alone.
 
-    However images are shared out between sites, each starts from the same row, and no two images
-    start alike. The first columns do not depend on `n_components`.
+    An image starts from the same latents whichever site holds it, and no two images start alike.
+    The first columns do not depend on `n_components`.
 
     Parameters
     ----------
     seed : int
         The same at all sites.
     identities : sequence of int or str
-        One per image, no two the same; 1 and "1" are different.
+        One per image, all different; 1 and "1" are different.
     n_components : int
         K.
 
@@ -111,7 +110,7 @@ def starting_latents(seed: int, identities: Sequence[int | str], n_components: i
 
 
 def _philox_key(seed: int, identity: int | str) -> int:
-    """Return 128 bits that stand for a seed and an image identity."""
+    """Return 128 bits derived from a seed and an image identity."""
     if not isinstance(identity, int | np.integer | str):
         raise TypeError(
             f"image identities must be integers or strings, got {type(identity).__name__}"
@@ -127,8 +126,8 @@ def whitening(
 ) -> tuple[Vector, Matrix]:
     """Return the mean m and the matrix U such that z = U (z0 - m) has mean 0 and ZZ' = N I.
 
-    Of all such matrices U is the one that turns the (standardised) latents the least. It needs
-    only sums over images, which may be at different sites.
+    Of all such matrices, U rotates the standardised latents least. It needs only sums over
+    images, which may be at different sites.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """The precision A of the latent variables: its variational posterior q(A) = W(A | Lambda, nu).
 
-Latents are drawn from N(0, A^-1), and A from the Wishart prior W(I / nu0, nu0). Given the scatter
-M = ZZ' + S of the latents of N images, with S the sum of their covariances,
+The paper's section "Expectation of the precision matrix". Latents are drawn from N(0, A^-1), and A
+from the Wishart prior W(Lambda0, nu0) with Lambda0 = I / nu0. Given the scatter M = ZZ' + S of the
+latents of N images, where S is the sum of their covariances,
 
-    Lambda = (nu0 I + M)^-1,  nu = N + nu0,  E[A] = nu Lambda.
+    Lambda = (M + Lambda0^-1)^-1 = (nu0 I + M)^-1,  nu = N + nu0,  E[A] = nu Lambda.
 
-A prior_dof nu0 of 0 stands for maximum likelihood: A = N (1e-5 max diag(M) I + M)^-1, a point.
+``prior_dof=0`` means maximum likelihood, a point estimate: A = N (1e-5 max diag(M) I + M)^-1.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class WishartPosterior:
     dof : float
         nu.
     prior_dof : float
-        nu0. If 0, q is the point E[A]: there is no prior, and ln|A| takes the place of E ln|A|.
+        nu0. If 0, q is the point E[A]: there is no prior, and ln|A| replaces E ln|A|.
     """
 
     scale: Matrix
@@ -73,6 +74,10 @@ class WishartPosterior:
             N.
         prior_dof : float
             nu0, see `check_prior_dof`.
+
+        Returns
+        -------
+        WishartPosterior
         """
         scatter = symmetric_matrix(scatter, "scatter of the latents")
         check_prior_dof(prior_dof, len(scatter))
@@ -98,14 +103,14 @@ class WishartPosterior:
 
     @property
     def negative_entropy(self) -> float:
-        """E ln q(A), for a proper prior."""
+        """E ln q(A), where the prior is proper."""
         # Tr(Lambda^-1 E[A]) = nu K
         trace = self.dof * len(self.scale)
         return self._expected_log_density(self.dof, log_determinant(self.scale, "Lambda"), trace)
 
     @property
     def expected_log_prior(self) -> float:
-        """E ln p(A) under q, for a proper prior."""
+        """E ln p(A) under q, where the prior is proper."""
         # Lambda0 = I / nu0
         log_determinant_of_scale = -len(self.scale) * np.log(self.prior_dof)
         trace = self.prior_dof * float(np.trace(self.expected_precision))
@@ -152,10 +157,10 @@ def expected_precision(scatter: ArrayLike, n_images: int, prior_dof: float) -> M
 def wishart_part(
     posterior: WishartPosterior, scatter: ArrayLike, basis_energy: ArrayLike, n_images: int
 ) -> float:
-    """Return what q(A) and the transform T of the latents maximise, in nats.
+    """Return the terms of the objective that depend on A and on the transform T, in nats.
 
-    (N/2) E ln|A| - Tr(E[A] M)/2 - KL(q(A) | p(A)) - N Tr(C)/2. The posterior from the same scatter
-    is its maximiser; maximum likelihood misses that by its loading.
+    (N/2) E ln|A| - Tr(E[A] M)/2 - KL(q(A) | p(A)) - N Tr(C)/2. The posterior given the same
+    scatter maximises it; with maximum likelihood, up to the small term added to M.
 
     Parameters
     ----------
@@ -167,6 +172,10 @@ def wishart_part(
         C.
     n_images : int
         N.
+
+    Returns
+    -------
+    float
     """
     scatter = symmetric_matrix(scatter, "scatter of the latents")
     basis_energy = symmetric_matrix(basis_energy, "basis energy C")

@@ -1,14 +1,14 @@
 """Pictures of a model: fits, modes, samples, latents, deformations, comparisons, in matplotlib.
 
-Functions that draw many images take an optional `figure` (or subfigure) to draw into, and return
-it; those that draw one thing take and return `axes`, whose ``.figure`` can be saved. None of them
-needs a screen or pyplot:
+Functions that draw many images take an optional `figure` (or subfigure) and return it; those that
+draw one thing take and return `axes`, whose ``.figure`` can be saved. None of them needs a screen
+or pyplot:
 
 >>> plot_modes(model).savefig("modes.png")  # doctest: +SKIP
 
-Modes and latents are counted from 0 in arguments, as Python does, and named from 1 in pictures, as
-in tables (z1, z2, ...). Of volumes three orthogonal slices are shown; `views` says how, and
-`rendering` in what colours.
+Arguments number modes and latents from 0, as Python does; pictures number them from 1, as tables
+do (z1, z2, ...). A volume is shown as three orthogonal slices: `views` chooses them, and
+`rendering` their colours.
 """
 
 from anamorph.plots.animation import save_animation

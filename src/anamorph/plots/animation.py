@@ -1,4 +1,4 @@
-"""Films: a mode that goes back and forth."""
+"""Animations: images along a mode, back and forth."""
 
 from __future__ import annotations
 
@@ -29,23 +29,26 @@ def save_animation(
     limits: Limits | None = None,
     voxel: Sequence[int] | None = None,
 ) -> None:
-    """Write a GIF of a mode that goes back and forth.
+    """Write a GIF of the images along a mode, back and forth.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
+        A fitted model.
     mode : int
-        Which latent.
+        Number of the latent, from 0.
     path : path
         Ends in .gif.
     deviation : float
-        How far the latent goes to either side, in standard deviations.
+        Largest deviation of the latent to either side, in standard deviations; 3 by default.
     n_steps : int
-        Images from one side to the other; the GIF has ``2 * n_steps - 2`` frames.
+        Images from one side to the other; the GIF has ``2 * n_steps - 2`` frames; 13 by default.
     frames_per_second : int
+        12 by default.
     part : {"both", "shape", "appearance"}
+        What the latent changes; "both" by default.
     limits, voxel
-        As for `plot_fits`.
+        As in `plot_fits`.
     """
     if Path(path).suffix.lower() != ".gif":
         raise ValueError(f"path must end in .gif, got {os.fspath(path)!r}")

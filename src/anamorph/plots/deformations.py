@@ -35,33 +35,33 @@ def plot_deformation(
     affine: ArrayLike | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the lines of a regular grid that psi = id + displacement deforms.
+    """Draw the lines of a regular grid deformed by psi = id + displacement.
 
-    An image reads the mean at psi: psi takes points of the image to points of the mean.
+    An image is the mean sampled at psi: psi maps points of the image to points of the mean.
 
     Parameters
     ----------
     displacement : array of shape (d, *space)
-        In voxels. Of a volume, lines within each slice are drawn, as seen along the third axis.
+        In voxels. In a volume, the lines within each slice are drawn, seen along the third axis.
     background : array of shape (*space) or (*space, C), optional
-        Image to draw the lines over.
+        Image to draw the lines over; none by default.
     likelihood : {"gaussian", "bernoulli", "categorical"}
         Of the background: whether its C channels are intensities or probabilities of classes.
     over : {"mean", "image"}
-        Whether lines are those of the image, where psi carries them and they lie over the mean,
-        or those of the mean, where they lie over the image.
+        "mean" (by default): the grid of the image, mapped by psi, over the mean. "image": the grid
+        of the mean, mapped back by psi, over the image.
     spacing : int, optional
-        Voxels between lines; such that there are about 24 along the longest axis by default.
+        Voxels between lines; by default there are about 24 lines along the longest axis.
     colour : str, optional
-        Of the lines; black without a background by default.
+        Colour of the lines; black by default, or that of missing voxels over a background.
     voxel_size : 2 or 3 numbers, optional
         1 by default.
     voxel : 3 int, optional
         Where the slices through a volume meet; the centre by default.
     affine : array of shape (4, 4), optional
-        From voxels to mm, which says which way up slices are shown.
+        From voxels to mm, which decides the orientation of slices; none by default.
     axes : Axes, optional
-        Where to draw.
+        Where to draw; new axes by default.
 
     Returns
     -------
@@ -101,21 +101,21 @@ def plot_log_jacobian(
 ) -> Axes:
     """Draw log |D psi|: red where psi = id + displacement expands, blue where it contracts.
 
-    An image reads the mean at psi: what is red is smaller in the image than in the mean, and with
-    `of_image` it is larger.
+    An image is the mean sampled at psi: red parts are smaller in the image than in the mean; with
+    `of_image` red parts are larger.
 
     Parameters
     ----------
     displacement : array of shape (d, *space)
-        In voxels. Where it folds, and the logarithm does not exist, the colour is that of missing.
+        In voxels. Where it folds, the logarithm does not exist: drawn in the colour of missing.
     of_image : bool
-        Draw -log |D psi| instead, by how much the image is larger than the mean.
+        Draw -log |D psi|, the growth of the image relative to the mean; False by default.
     limit : float, optional
-        Value at the ends of the colour bar; the largest by default.
+        Value at the ends of the colour bar; by default the largest absolute value.
     has_colour_bar : bool
-        Whether to draw it; the image that is returned first by ``axes.images`` can have another.
+        Whether to draw a colour bar; True by default. To draw another, use ``axes.images[0]``.
     voxel_size, voxel, affine, axes
-        As for `plot_deformation`.
+        As in `plot_deformation`.
 
     Returns
     -------
@@ -140,12 +140,12 @@ def plot_log_jacobian(
 
 
 def jacobian_label(of_image: bool) -> str:
-    """Return the name of what `plot_log_jacobian` draws."""
+    """Return the label of the values that `plot_log_jacobian` draws."""
     return r"$-\log\,|D\psi|$" if of_image else r"$\log\,|D\psi|$"
 
 
 def _draw_carried_lines(axes: Axes, view: View, field: Array, spacing: int, colour: str) -> None:
-    """Draw grid lines of a slice where psi carries them."""
+    """Draw the grid lines of a slice mapped by psi."""
     moved = view.take(field)
     along, across = np.indices(moved.shape[1:])
     points = np.stack(
@@ -156,12 +156,12 @@ def _draw_carried_lines(axes: Axes, view: View, field: Array, spacing: int, colo
     lines = LineCollection(segments, colors=colour, linewidths=0.8)
     left, right, low, high = view.extent
     window = Rectangle((left, low), right - left, high - low, transform=axes.transData)
-    lines.set_clip_path(window)  # lines of one slice stay out of the next
+    lines.set_clip_path(window)  # lines must not leave their slice
     axes.add_collection(lines, autolim=False)
 
 
 def _draw_level_lines(axes: Axes, view: View, field: Array, spacing: int, colour: str) -> None:
-    """Draw where psi crosses the planes of a regular grid: exact, with nothing to invert."""
+    """Draw where psi crosses the planes of a regular grid: exact, without inverting psi."""
     moved = view.take(field)
     along, across = np.indices(moved.shape[1:], moved.dtype)
     x, y = view.place(across, along)
@@ -183,7 +183,7 @@ def _checked_displacement(displacement: ArrayLike) -> Array:
 
 
 def _checked_background(background: ArrayLike, space: tuple[int, ...]) -> Array:
-    """Return a background as (C, *space)."""
+    """Return a background with channels first, (C, *space)."""
     image = np.asarray(background, np.float64)
     if image.shape[: len(space)] != space or image.ndim > len(space) + 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Pictures of images: fits, modes, samples, latent arithmetic, what was missing."""
+"""Pictures of images: fits, modes, samples, latent arithmetic, imputed voxels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from anamorph.plots.model_images import (
     along_mode,
     checked_indices,
     checked_latents,
-    expected_images,
     mean_image,
     observed_images,
     take_images,
@@ -40,27 +39,27 @@ def plot_fits(
     voxel: Sequence[int] | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
-    """Draw images, and below them what the model makes of them, by shape and by appearance.
+    """Draw images, and below them their reconstructions, also by shape and appearance alone.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
-        A fitted one.
+        A fitted model.
     images : array of shape (N, *space), or with channels; list of such arrays or of files
-        As for ``model.transform``, or opened by ``model.open_files``; NaN is missing. Only those
-        that are shown are read.
+        As in ``model.transform``, or opened by ``model.open_files``; NaN is missing. Only the
+        images that are shown are read.
     latents : array of shape (N, K), optional
-        Of all N images; found from those that are shown by default.
+        Latents of all N images; by default the shown images are encoded.
     indices : iterable of int, optional
-        Which images to show; the first eight by default.
+        Numbers of the images to show; the first eight by default.
     names : N strings, optional
-        Of all N images; their numbers by default.
+        Names of all N images; their numbers by default.
     limits : pair of float, optional
-        Values to show as black and as white.
+        Values to show as black and as white; by default from the range of the images.
     voxel : 3 int, optional
         Where the slices through volumes meet; the centre by default.
     figure : Figure or SubFigure, optional
-        Where to draw.
+        Where to draw; a new figure by default.
 
     Returns
     -------
@@ -76,9 +75,9 @@ def plot_fits(
         codes = checked_latents(model, latents, len(images))[chosen]
     rows = [
         ("data", data),
-        ("shape and\nappearance", expected_images(model, codes)),
-        ("shape only", expected_images(model, codes, "shape")),
-        ("appearance\nonly", expected_images(model, codes, "appearance")),
+        ("shape and\nappearance", model.expected_images(codes)),
+        ("shape only", model.expected_images(codes, "shape")),
+        ("appearance\nonly", model.expected_images(codes, "appearance")),
     ]
     return draw_rows(
         model, rows, image_titles(names, chosen, len(images)), data, limits, voxel, figure
@@ -96,21 +95,23 @@ def plot_modes(
     voxel: Sequence[int] | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
-    """Draw what the image becomes as one latent at a time departs from zero.
+    """Draw the images along modes: one latent at a time differs from zero.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
+        A fitted model.
     modes : iterable of int, optional
-        Which latents; the first five by default.
+        Numbers of the latents, from 0; the first five by default.
     deviations : sequence of float
-        How far each goes, in standard deviations of the prior N(0, A^-1).
+        Values of the latent, in standard deviations of the prior N(0, A^-1); by default -5, -3,
+        -1, 1, 3 and 5.
     part : {"both", "shape", "appearance"}
-        What of the mode to show.
+        What the latent changes; "both" by default.
     names : strings, optional
-        Of the modes that are shown; their numbers by default.
+        Names of the modes that are shown; their numbers by default.
     limits, voxel, figure
-        As for `plot_fits`.
+        As in `plot_fits`.
 
     Returns
     -------
@@ -141,17 +142,18 @@ def plot_samples(
     voxel: Sequence[int] | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
-    """Draw random images, each above the one whose latents are the opposite.
+    """Draw random images, each above the image with the opposite latents.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
+        A fitted model.
     n_pairs : int
-        How many pairs; there are eight in a row.
+        Number of pairs, eight in a row; 8 by default.
     random_state : int, optional
-        Seed of the latents, as for ``model.sample``.
+        Seed, as in ``model.sample``; by default a new one each time.
     limits, voxel, figure
-        As for `plot_fits`.
+        As in `plot_fits`.
 
     Returns
     -------
@@ -160,7 +162,7 @@ def plot_samples(
     check_integer("n_pairs", n_pairs, 1)
     _, latents = model.sample(n_pairs, random_state)
     rows = [
-        (name, expected_images(model, sign * latents[first : first + MOST_IMAGES]))
+        (name, model.expected_images(sign * latents[first : first + MOST_IMAGES]))
         for first in range(0, n_pairs, MOST_IMAGES)
         for name, sign in (("z", 1), ("\N{MINUS SIGN}z", -1))
     ]
@@ -176,18 +178,19 @@ def plot_arithmetic(
     voxel: Sequence[int] | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
-    """Draw a sum of latents, as images of its terms and of what they add up to.
+    """Draw a sum of latents: the images of its terms, and the image of the sum.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
+        A fitted model.
     terms : sequence of (weight, latents, name)
         Latents of shape (K,), e.g. ``[(1, z1, "smiling-1"), (-1, z2, "neutral-1"),
         (1, z3, "neutral-2")]``.
     result : str
-        Name of the sum.
+        Name of the sum; "result" by default.
     limits, voxel, figure
-        As for `plot_fits`.
+        As in `plot_fits`.
 
     Returns
     -------
@@ -199,10 +202,10 @@ def plot_arithmetic(
         raise ValueError("terms must not be empty: give (weight, latents, name) of each")
     weights = np.array([weight for weight, _, _ in terms], np.float64)
     codes = checked_latents(model, [np.asarray(z) for _, z, _ in terms], len(terms))
-    images = expected_images(model, np.concatenate([codes, (weights @ codes)[None]]))
+    images = model.expected_images(np.concatenate([codes, (weights @ codes)[None]]))
     names = [*(name for *_, name in terms), result]
     figure = draw_rows(model, [("", images)], names, mean_image(model), limits, voxel, figure)
-    signs = [*(_operator(weight, n == 0) for n, weight in enumerate(weights)), "="]
+    signs = [*(_format_operator(weight, n == 0) for n, weight in enumerate(weights)), "="]
     for axes, sign in zip(figure.axes[-len(signs) :], signs, strict=True):
         axes.set_ylabel(sign, rotation=0, ha="right", va="center", fontsize="x-large")
     return figure
@@ -218,13 +221,14 @@ def plot_imputed(
     voxel: Sequence[int] | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
-    """Draw images with missing voxels, and the same with what the model expects there.
+    """Draw images with missing voxels, and below them the same images with voxels filled in.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
+        A fitted model.
     images, indices, names, limits, voxel, figure
-        As for `plot_fits`.
+        As in `plot_fits`.
 
     Returns
     -------
@@ -233,14 +237,14 @@ def plot_imputed(
     """
     chosen = checked_indices(indices, len(images))
     some = take_images(images, chosen)
-    filled = model.image_format_.from_user(model.impute(some))
+    filled = model.imputed_images(some)
     rows = [("observed", observed_images(model, some)), ("filled in", filled)]
     keys = [Patch(color=MISSING, label="missing")]
     titles = image_titles(names, chosen, len(images))
     return draw_rows(model, rows, titles, filled, limits, voxel, figure, keys)
 
 
-def _operator(weight: float, is_first: bool) -> str:
+def _format_operator(weight: float, is_first: bool) -> str:
     sign = "\N{MINUS SIGN}" if weight < 0 else "" if is_first else "+"
     size = "" if abs(weight) == 1 else f"{abs(weight):g} ×"
     return f"{sign} {size}".strip()

@@ -16,8 +16,8 @@ from anamorph.plots.panels import AnyFigure, axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 
 Array = NDArray[np.floating]
-_MOST_CATEGORIES = 10  # numbers with more different values than this are a quantity
-# Okabe and Ito's again, in an order that suits a white background.
+_MOST_CATEGORIES = 10  # numbers with more different values are a quantity
+# Okabe and Ito's colours, in an order for a white background.
 _CATEGORY_COLOURS = (HUES[4], HUES[0], HUES[2], MISSING, HUES[1], HUES[5], BACKGROUND, HUES[3])
 _MARKERS = "os^DvP*X"
 _SMALL = 7  # points squared, of points in small panels
@@ -39,17 +39,17 @@ def plot_latents(
     ----------
     latents : array of shape (N, K)
     labels : N labels, optional
-        Texts, truth values or numbers. Numbers with more than ten different values are a
-        quantity and get a colour bar, others are categories and get a legend. Images whose label
-        is NaN, None, empty or "n/a" are drawn in grey.
+        Texts, truth values or numbers; none by default. Numbers with more than ten different
+        values are a quantity and get a colour bar; other labels are categories and get a legend.
+        Images whose label is NaN, None, empty or "n/a" are drawn in grey.
     dims : pair of int
-        Which latents.
+        Numbers of the two latents, from 0; (0, 1) by default.
     label_name : str, optional
-        Title of the legend or colour bar.
+        Title of the legend or colour bar; none by default.
     has_key : bool
-        Whether to draw the legend or colour bar.
+        Whether to draw the legend or colour bar; True by default.
     axes : Axes, optional
-        Where to draw.
+        Where to draw; new axes by default.
 
     Returns
     -------
@@ -81,17 +81,17 @@ def plot_latent_pairs(
     *,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
-    """Draw how each of a few latents is distributed, and each pair of them.
+    """Draw the histogram of each of a few latents, and a scatter plot of each pair.
 
     Parameters
     ----------
     latents : array of shape (N, K)
     labels : N labels, optional
-        As for `plot_latents`, whose legend explains the colours: here there is none.
+        As in `plot_latents`, whose legend explains the colours; here there is no legend.
     dims : sequence of int
-        Which latents.
+        Numbers of the latents, from 0; the first four by default.
     figure : Figure or SubFigure, optional
-        Where to draw.
+        Where to draw; a new figure by default.
 
     Returns
     -------
@@ -123,14 +123,14 @@ def plot_latent_pairs(
 
 
 def plot_objective(objective: Sequence[float], *, axes: Axes | None = None) -> Axes:
-    """Draw how the objective rose during a fit.
+    """Draw the objective after each iteration of a fit.
 
     Parameters
     ----------
     objective : sequence of float
-        After each iteration, e.g. ``model.objective_``.
+        Values after each iteration, e.g. ``model.objective_``.
     axes : Axes, optional
-        Where to draw.
+        Where to draw; new axes by default.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def _scatter_categories(axes: Axes, points: Array, labels: NDArray[Any]) -> None
 
 
 def _draw_key(axes: Axes, label_name: str | None) -> None:
-    """Draw the colour bar of a quantity, or the legend of categories, beside the axes."""
+    """Draw the colour bar of a quantity, or the legend of categories."""
     shown = axes.collections[-1]
     handles, _ = axes.get_legend_handles_labels()
     if shown.get_array() is not None:

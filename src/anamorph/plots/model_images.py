@@ -1,4 +1,4 @@
-"""Images of a model as they are inside, (N, C, *space), and checks of what is asked for."""
+"""The images that pictures show, (N, C, *space), and checks of arguments."""
 
 from __future__ import annotations
 
@@ -15,48 +15,43 @@ from anamorph.latents import mode_standard_deviations
 from anamorph.model.checks import check_integer
 
 Array = NDArray[np.floating]
-Images = NDArray[Any] | Sequence[Any] | ImageCollection  # those that have a length
-MOST_IMAGES = 8  # that are shown when nobody says which
+Images = NDArray[Any] | Sequence[Any] | ImageCollection  # forms that have a length
+MOST_IMAGES = 8  # shown by default
 
 
 def observed_images(model: ShapeAppearanceModel, images: Any) -> Array:
-    """Return a user's images as the model sees them, NaN where missing."""
+    """Return all images of a user with channels first, NaN where missing."""
     collection = model.checked_images(images)
     return collection.read(slice(0, len(collection)))
-
-
-def expected_images(model: ShapeAppearanceModel, latents: Array, part: str = "both") -> Array:
-    """Return the images that latents stand for, (N, C, *space)."""
-    return model.image_format_.from_user(model.inverse_transform(latents, part))
 
 
 def along_mode(
     model: ShapeAppearanceModel, mode: int, deviations: Sequence[float] | Array, part: str
 ) -> Array:
-    """Return images along one mode, at some standard deviations."""
+    """Return the images along one mode, at some standard deviations."""
     check_is_fitted(model, "mean_")
     n_latents = len(model.latent_precision_)
     check_integer("a mode", mode, 0, n_latents - 1)
     latents = np.zeros((len(deviations), n_latents))
     latents[:, mode] = deviations
     latents *= mode_standard_deviations(model.latent_precision_)
-    return expected_images(model, latents, part)
+    return model.expected_images(latents, part)
 
 
 def mean_image(model: ShapeAppearanceModel) -> Array:
-    """Return the image of z = 0, whose values decide on colours where there are no data."""
+    """Return the image of z = 0, (1, C, *space)."""
     return model.settings_.likelihood.expectation(model.mean_[None])
 
 
 def take_images(images: Images, chosen: list[int]) -> Any:
-    """Return some of the images, as what they are given, and read no other."""
+    """Return some of the images in the form they were given, without reading the others."""
     if isinstance(images, ImageCollection):
         return images.subset(chosen)
     return images[chosen] if isinstance(images, np.ndarray) else [images[n] for n in chosen]
 
 
 def checked_indices(indices: Iterable[int] | None, n_images: int) -> list[int]:
-    """Return which images to show: the first few if nobody says."""
+    """Return the numbers of the images to show; those of the first few by default."""
     chosen = list(range(min(MOST_IMAGES, n_images)) if indices is None else indices)
     if not chosen:
         raise ValueError("no images to show: indices are empty")

@@ -1,4 +1,4 @@
-"""Panels: rows of images with names, drawn into a figure; and axes for everything else."""
+"""Figures: rows of images with their names, and new axes for other pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anamorph.plots.views import Frame, frame_of
 Array = NDArray[np.floating]
 AnyFigure = Figure | SubFigure
 _KEY_WIDTH = 1.3  # inches of an entry of a legend
-Row = tuple[str, Array]  # its name, and images (n, C, *space)
+Row = tuple[str, Array]  # name, and images (n, C, *space)
 
 
 def draw_rows(
@@ -32,7 +32,26 @@ def draw_rows(
     figure: AnyFigure | None,
     keys: Sequence[Patch] = (),
 ) -> AnyFigure:
-    """Draw rows of images, with colours decided by the values of some of them."""
+    """Draw rows of images.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    rows : sequence of (name, images)
+        Images of shape (n, C, *space).
+    titles : sequence of str, or None
+        Titles of the columns.
+    deciding : array of shape (N, C, *space)
+        Images whose values decide what is black and what is white.
+    limits, voxel, figure
+        As in `plot_fits`.
+    keys : sequence of Patch
+        More entries for the legend; none by default.
+
+    Returns
+    -------
+    Figure or SubFigure
+    """
     frame, palette = model_frame(model, voxel), model_palette(model, deciding, limits)
     n_columns = max(len(images) for _, images in rows)
     keys = [*_class_keys(model), *keys]
@@ -49,7 +68,9 @@ def draw_rows(
         row[0].set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)
     frame.name_sides(panels[0, 0])
     for axes, title in zip(panels[0], titles or (), strict=False):
-        axes.set_title(title, fontsize="medium", parse_math=False)  # a $ in a name is no formula
+        axes.set_title(
+            title, fontsize="medium", parse_math=False
+        )  # a $ in a name does not begin a formula
     if keys:
         figure.legend(
             handles=keys,
@@ -61,7 +82,7 @@ def draw_rows(
 
 
 def keys_per_row(width: float, n_keys: int) -> int:
-    """Return how many entries of a legend stand side by side in a figure of so many inches."""
+    """Return how many entries of a legend fit side by side into a width in inches."""
     return max(1, min(n_keys, int(width / _KEY_WIDTH)))
 
 
@@ -92,7 +113,7 @@ def _class_keys(model: ShapeAppearanceModel) -> list[Patch]:
 
 
 def model_frame(model: ShapeAppearanceModel, voxel: Sequence[int] | None) -> Frame:
-    """Return where the slices of images of a model are shown."""
+    """Return the slices that show the images of a model."""
     settings = model.settings_
     return frame_of(settings.space, settings.voxel_size, voxel, model.origin_.affine)
 
@@ -100,14 +121,14 @@ def model_frame(model: ShapeAppearanceModel, voxel: Sequence[int] | None) -> Fra
 def model_palette(
     model: ShapeAppearanceModel, deciding: Array, limits: Limits | None = None
 ) -> Palette:
-    """Return the colours of images of a model, the same background for all of them."""
+    """Return the colours of images of a model, with one background class for all."""
     is_categorical = model.likelihood == "categorical"
     background = background_class(mean_image(model)) if is_categorical else None
     return palette_of(deciding, model.likelihood, limits, background)
 
 
 def panel_size(frame: Frame, longest: float, extra_width: float = 0.0) -> tuple[float, float]:
-    """Return width and height, in inches, of a panel of the shape of a frame."""
+    """Return the width and height, in inches, of a panel with the proportions of a frame."""
     scale = longest / max(frame.size)
     return frame.size[0] * scale + extra_width, frame.size[1] * scale
 
@@ -118,7 +139,7 @@ def axes_or_new(axes: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def image_titles(names: Sequence[str] | None, chosen: list[int], n_images: int) -> list[str]:
-    """Return what to write above the chosen images."""
+    """Return the titles of the chosen images."""
     if names is None:
         return [f"image {n}" for n in chosen]
     if len(names) != n_images:
@@ -127,6 +148,6 @@ def image_titles(names: Sequence[str] | None, chosen: list[int], n_images: int) 
 
 
 def signed(number: float, precision: str = "g") -> str:
-    """Return a number with its sign, which zero has not, and with a minus as wide as a plus."""
+    """Return a number with its sign (none for 0) and a minus as wide as a plus."""
     sign = "+" if number else ""
     return format(number, f"{sign}{precision}").replace("-", "\N{MINUS SIGN}")

@@ -1,7 +1,7 @@
-"""Values as colours: what is black and what is white, and the colour of every class.
+"""Values as colours: the range from black to white, and the colour of every class.
 
-Colours are those of Okabe and Ito, which colour-blind people tell apart. The background of label
-and tissue maps is black, whichever class it is; a colour of its own is kept for missing voxels.
+The colours are those of Okabe and Ito, which colour-blind people can tell apart. The background of
+label and tissue maps is black, whichever class it is; missing voxels have a colour of their own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ HUES = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#FFFF
 MISSING = "#CC79A7"
 
 _PERCENTILES = (0.5, 99.5)
-_TOLERANCE = 0.05  # by how much values may leave [0, 1] and still be shown on that scale
+_TOLERANCE = 0.05  # how far values may leave [0, 1] and still be shown on that scale
 
 
 def background_class(images: Array) -> int:
     """Return the class that is most probable along the border of the grid.
 
-    Label maps have it first and tissue maps last, and neither says so; but it is what surrounds
-    everything else.
+    The background is the first class of label maps and the last of tissue maps, but no file says
+    so. It surrounds everything else.
 
     Parameters
     ----------
@@ -43,7 +43,10 @@ def background_class(images: Array) -> int:
 
 
 def class_colours(n_classes: int, background: int = 0) -> NDArray[np.float64]:
-    """Return the colours of classes, (n_classes, 3): a black one, paler hues when they repeat."""
+    """Return the colours of classes, (n_classes, 3): black for the background, then hues.
+
+    With more classes than hues, hues repeat in paler versions.
+    """
     n_rounds = max(1, -(-(n_classes - 1) // len(HUES)))
     hues = np.array([to_rgb(hue) for hue in HUES])
     paler = [hues + (1 - hues) * r / n_rounds for r in range(n_rounds)]
@@ -52,7 +55,7 @@ def class_colours(n_classes: int, background: int = 0) -> NDArray[np.float64]:
 
 
 def channel_colours(n_channels: int) -> NDArray[np.float64]:
-    """Return the colours of channels, (C, 3), which add up to white or less.
+    """Return the colours of channels, (C, 3), whose sum is at most white.
 
     One channel is grey, two are orange and blue, three are red, green and blue.
     """
@@ -68,14 +71,14 @@ def channel_colours(n_channels: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Palette:
-    """How the values of images become colours.
+    """The colours of images.
 
     Attributes
     ----------
     colours : array of shape (C, 3)
-        What each channel or class adds to the colour of a voxel.
+        Colour that each channel or class adds to a voxel.
     lowest, highest : arrays of shape (C,)
-        Values that are shown as nothing and as all of that colour.
+        Values at which a channel adds none and all of its colour.
     """
 
     colours: NDArray[np.float64]
@@ -83,7 +86,7 @@ class Palette:
     highest: NDArray[np.float64]
 
     def rgb(self, image: Array) -> Array:
-        """Return an image (C, *space) as RGB (3, *space), missing voxels in a colour of theirs."""
+        """Return an image (C, *space) as RGB (3, *space); missing voxels have their own colour."""
         each = (-1, *(1,) * (image.ndim - 1))
         low, high = self.lowest.reshape(each), self.highest.reshape(each)
         is_missing = np.isnan(image).any(axis=0)
@@ -104,15 +107,19 @@ def palette_of(
     Parameters
     ----------
     images : array of shape (N, C, *space)
-        Those whose values decide what is black and what is white: 0 and 1 if the values lie
-        between and reach one half, else the range of (99% of) the values. Red, green and blue
-        share one range; other channels have one each.
+        Images whose values decide what is black and what is white: 0 and 1 if all values are
+        between them and some reach one half, else the range of 99 % of the values. Red, green
+        and blue share one range; other channels have one each.
     likelihood : str
         Probabilities, of "bernoulli" and "categorical", always go from 0 to 1.
     limits : pair of float, optional
-        Values to show as black and white instead.
+        Values to show as black and white; by default from the images.
     background : int, optional
-        The class that is black; by default what is along the border of the images.
+        The class that is black; by default the most probable class along the border.
+
+    Returns
+    -------
+    Palette
     """
     n_channels = images.shape[1]
     is_categorical = likelihood == "categorical"
@@ -129,14 +136,14 @@ def palette_of(
             raise ValueError(f"limits must be two increasing numbers, got {limits!r}")
         ranges = [limits] * n_channels
     elif n_channels == 3:
-        ranges = [_range_of(images)] * 3
+        ranges = [_find_range(images)] * 3
     else:
-        ranges = [_range_of(images[:, c]) for c in range(n_channels)]
+        ranges = [_find_range(images[:, c]) for c in range(n_channels)]
     lowest, highest = np.array(ranges, np.float64).T
     return Palette(colours, lowest, highest)
 
 
-def _range_of(values: Array) -> Limits:
+def _find_range(values: Array) -> Limits:
     observed = values[np.isfinite(values)]
     if observed.size == 0:
         return 0.0, 1.0

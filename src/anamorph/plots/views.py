@@ -1,19 +1,19 @@
-"""Images as slices: which of them are shown, which way up, and where.
+"""Slices through images: their orientation, and where they are in a picture.
 
-A 2D image is shown as it is, rows from top to bottom. Of a volume three orthogonal slices are
-shown, arranged so that neighbours share an axis:
+A 2D image is shown with its rows from top to bottom. A volume is shown as three orthogonal slices;
+neighbours share an axis:
 
     axis 2 |  0-2 slice    1-2 slice
     axis 1 |  0-1 slice
            +-------------------------
               axis 0       axis 1
 
-Where an affine says how voxels lie in the body, axes 0, 1 and 2 are those of the body, nearest to
-left-right, back-front and down-up, and the slices are coronal, sagittal and axial: superior and
-anterior are up, and the left of the patient is on the left. A 2D image with an affine is shown the
-same way. Otherwise they are the axes of the array.
+With an affine, axes 0, 1 and 2 are those of the body, nearest to left-right, back-front and
+down-up, and the slices are coronal, sagittal and axial: superior and anterior are up, and the left
+of the patient is on the left. A 2D image with an affine is oriented the same way. Without an
+affine they are the axes of the array.
 
-Positions are in units of the voxel size, so that anisotropic voxels keep their aspect.
+Positions are in the units of the voxel size: anisotropic voxels keep their aspect.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _SIDES = (("L", "R"), ("P", "A"), ("I", "S"))  # of the axes of the body
 
 @dataclass(frozen=True)
 class View:
-    """One slice through an image, and where it is shown.
+    """One slice through an image, and its position in the picture.
 
     Attributes
     ----------
     horizontal, vertical : int
-        Spatial axes along which the slice extends.
+        Spatial axes of the slice.
     index : int or None
-        Where it cuts the third axis, if there is one.
+        Index along the third axis, if there is one.
     corner : pair of float
-        Position of the slice's lowest corner.
+        Position of the lowest corner of the slice.
     voxel_size : pair of float
         Along the horizontal and vertical axis.
     shape : pair of int
@@ -56,7 +56,7 @@ class View:
     is_flipped : pair of bool
         Whether the first voxel is on the right, and whether it is on top.
     sides : pair of str
-        What of the body is on the left and on the right, where that is known.
+        Sides of the body on the left and on the right; empty if unknown.
     """
 
     horizontal: int
@@ -76,7 +76,7 @@ class View:
         return turned if self.index is None else turned[..., self.index, :, :]
 
     def place(self, across: Array, along: Array) -> tuple[Array, Array]:
-        """Return positions of voxel coordinates along the horizontal and vertical axis."""
+        """Return the positions of voxel coordinates along the horizontal and vertical axis."""
         left, right, low, high = self.extent
         width, height = self.voxel_size
         return (
@@ -93,7 +93,7 @@ class View:
 
     @property
     def extent_of_voxels(self) -> tuple[float, float, float, float]:
-        """Where the first and the last voxel end, horizontally and then vertically."""
+        """Outer edges of the first and the last voxel, horizontally and then vertically."""
         left, right, low, high = self.extent
         across = (right, left) if self.is_flipped[0] else (left, right)
         along = (high, low) if self.is_flipped[1] else (low, high)
@@ -102,16 +102,16 @@ class View:
 
 @dataclass(frozen=True)
 class Frame:
-    """The views of an image, and the picture that they make.
+    """All views of an image, arranged in a picture.
 
     Attributes
     ----------
     views : tuple of View
-        One of a 2D image, three of a volume.
+        One for a 2D image, three for a volume.
     size : pair of float
-        Width and height of the picture, in units of the voxel size.
+        Width and height of the picture, in the units of the voxel size.
     shows_first_row_on_top : bool
-        Whether positions go down, as rows of a 2D image without affine do.
+        Whether vertical positions increase downwards, as in a 2D image without an affine.
     """
 
     views: tuple[View, ...]
@@ -125,7 +125,7 @@ class Frame:
         cmap: Colormap | str | None = None,
         norm: Normalize | None = None,
     ) -> list[AxesImage]:
-        """Draw a field (*space), or RGB (3, *space), and return an image per view."""
+        """Draw a field (*space) or RGB (3, *space), and return an image per view."""
         is_colour = field.ndim > (2 if len(self.views) == 1 else 3)
         shown = []
         for view in self.views:
@@ -138,7 +138,7 @@ class Frame:
         return shown
 
     def name_sides(self, axes: Axes) -> None:
-        """Write at the edges of slices which side of the body is there, where that is known."""
+        """Write the sides of the body at the edges of slices, if they are known."""
         for view in self.views:
             left, right, low, high = view.extent
             places = zip(view.sides, (left, right), ("left", "right"), strict=True)
@@ -155,7 +155,7 @@ class Frame:
                 )
 
     def fit_axes(self, axes: Axes) -> None:
-        """Make axes show the whole picture and nothing but the picture."""
+        """Make axes show exactly the picture."""
         width, height = self.size
         down = self.shows_first_row_on_top
         axes.set(xlim=(0, width), ylim=(height, 0) if down else (0, height), xticks=[], yticks=[])
@@ -170,7 +170,7 @@ def frame_of(
     voxel: Sequence[int] | None = None,
     affine: ArrayLike | None = None,
 ) -> Frame:
-    """Return the views of images.
+    """Return the views of images on a grid.
 
     Parameters
     ----------
@@ -181,13 +181,17 @@ def frame_of(
     voxel : 3 int, optional
         Where the slices through a volume meet; its centre by default.
     affine : array of shape (4, 4), optional
-        From voxels to mm, which says which way up slices are shown.
+        From voxels to mm, which decides the orientation of slices; none by default.
+
+    Returns
+    -------
+    Frame
     """
     size = check_voxel_size(voxel_size, len(space))
-    directions = _directions(len(space), affine)
+    directions = _find_directions(len(space), affine)
     if len(space) == 2:
         across, along = directions if affine is not None else reversed(directions)
-        view = _view(across, along, None, (0.0, 0.0), space, size)
+        view = _make_view(across, along, None, (0.0, 0.0), space, size)
         left, right, low, high = view.extent
         return Frame((view,), (right - left, high - low), affine is None)
     meeting_point = _checked_voxel(voxel, space)
@@ -195,7 +199,7 @@ def frame_of(
     gap = _GAP * max(sides)
     right, up = sides[0] + gap, sides[1] + gap
     views = tuple(
-        _view(directions[h], directions[v], meeting_point, corner, space, size)
+        _make_view(directions[h], directions[v], meeting_point, corner, space, size)
         for h, v, corner in ((0, 2, (0.0, up)), (1, 2, (right, up)), (0, 1, (0.0, 0.0)))
     )
     return Frame(views, (right + sides[1], up + sides[2]), False)
@@ -203,15 +207,15 @@ def frame_of(
 
 @dataclass(frozen=True)
 class _Direction:
-    """An axis of the array, and what it is in the body."""
+    """An axis of the array, and its direction in the body."""
 
     array_axis: int
     is_flipped: bool = False
     sides: tuple[str, str] = ("", "")
 
 
-def _directions(n_dims: int, affine: ArrayLike | None) -> list[_Direction]:
-    """Return the axes of the array, in the order of those of the body where an affine tells."""
+def _find_directions(n_dims: int, affine: ArrayLike | None) -> list[_Direction]:
+    """Return the axes of the array; with an affine, in the order of the axes of the body."""
     if affine is None:
         return [_Direction(axis) for axis in range(n_dims)]
     columns = [*range(n_dims), 3]
@@ -223,7 +227,7 @@ def _directions(n_dims: int, affine: ArrayLike | None) -> list[_Direction]:
     ]
 
 
-def _view(
+def _make_view(
     across: _Direction,
     along: _Direction,
     meeting_point: tuple[int, ...] | None,

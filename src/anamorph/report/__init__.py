@@ -1,4 +1,4 @@
-"""A report on a model: one HTML page with pictures, that needs no network."""
+"""A report on a model: one HTML page with pictures, which needs no network."""
 
 from anamorph.report.write import write_report
 

@@ -1,4 +1,4 @@
-"""Figures that only the report has: the mean, shares of modes, warps, times."""
+"""Figures of the report alone: the mean, the shares of modes, warps, times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
 from anamorph.plots import plot_deformation, plot_log_jacobian
 from anamorph.plots.deformations import jacobian_label
-from anamorph.plots.model_images import expected_images, mean_image
+from anamorph.plots.model_images import mean_image
 from anamorph.plots.panels import draw_rows, keys_per_row, model_frame, model_palette, panel_size
 from anamorph.plots.rendering import HUES, MISSING, background_class
 from anamorph.report.variance import ModeShares
@@ -24,7 +24,7 @@ Array = NDArray[np.floating]
 Voxel = tuple[int, ...] | None
 
 BLUE, ORANGE, GREEN = HUES[4], HUES[5], HUES[2]
-#: Lines and letters that do not shout.
+#: Unobtrusive lines and letters.
 STYLE: Any = {
     "font.size": 9.5,
     "axes.edgecolor": "#8a949c",
@@ -39,8 +39,11 @@ _MOST_BARS = 40
 _GRID_LINES = 14  # along the longest axis
 
 
-def meeting_point(model: ShapeAppearanceModel) -> Voxel:
-    """Return where slices through volumes meet: amid what is not background, else the centre."""
+def find_meeting_point(model: ShapeAppearanceModel) -> Voxel:
+    """Return where slices through volumes meet: the centre of mass of the foreground.
+
+    None means the centre of the grid: for planes, and where there is no background class.
+    """
     if model.likelihood != "categorical" or len(model.settings_.space) == 2:
         return None
     (mean,) = mean_image(model)
@@ -52,7 +55,7 @@ def meeting_point(model: ShapeAppearanceModel) -> Voxel:
 
 
 def mean_figure(model: ShapeAppearanceModel, voxel: Voxel) -> Figure:
-    """Draw the mean, large."""
+    """Draw the mean in a large panel."""
     frame = model_frame(model, voxel)
     width, height = panel_size(frame, 4.2 if len(frame.views) > 1 else 2.6)
     n_keys = len(model.mean_) if model.likelihood == "categorical" else 0
@@ -65,7 +68,7 @@ def mean_figure(model: ShapeAppearanceModel, voxel: Voxel) -> Figure:
 
 
 def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
-    """Draw the share of variance of each mode, and what its shape and appearance would carry."""
+    """Draw the share of variance of each mode; `shows_parts` adds shape and appearance alone."""
     n_modes = min(len(shares.together), _MOST_BARS)
     figure = Figure((max(4.5, min(8.5, 1.5 + 0.42 * n_modes)), 2.9), layout="constrained")
     axes = figure.subplots()
@@ -95,9 +98,9 @@ def warps_figure(
     observed: Array | None,
     voxel: Voxel,
 ) -> Figure:
-    """Draw images, the grid of the mean over each, and how much larger than the mean it is."""
+    """Draw images, the deformed grid of the mean over each, and the growth of each voxel."""
     displacement = model.displacement(latents)
-    images = expected_images(model, latents) if observed is None else observed
+    images = model.expected_images(latents) if observed is None else observed
     frame, palette = model_frame(model, voxel), model_palette(model, images)
     grid: dict[str, Any] = {
         "voxel_size": model.settings_.voxel_size,
@@ -111,11 +114,11 @@ def warps_figure(
         ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0, hspace=0, compress=True)
     )
     panels = figure.subplots(3, len(latents), squeeze=False)
-    limit = _jacobian_limit(displacement)
+    limit = _find_jacobian_limit(displacement)
     for n, (top, middle, bottom) in enumerate(panels.T):
         frame.draw(top, palette.rgb(images[n]))
         top.set_title(titles[n], fontsize="medium", parse_math=False)
-        frame.draw(middle, 0.75 * palette.rgb(images[n]))  # so that lines stand out
+        frame.draw(middle, 0.75 * palette.rgb(images[n]))  # darker than the lines
         plot_deformation(
             displacement[n], over="image", spacing=spacing, colour=MISSING, axes=middle, **grid
         )
@@ -137,15 +140,15 @@ def warps_figure(
     return figure
 
 
-def _jacobian_limit(displacement: Array) -> float:
-    """Return the end of a colour bar that all warps share."""
+def _find_jacobian_limit(displacement: Array) -> float:
+    """Return the value at the ends of the colour bar of all warps."""
     determinant = jacobian_determinant(displacement).astype(np.float64)
     logarithm = np.abs(np.log(determinant[determinant > 0]))
     return float(logarithm.max(initial=0.05))
 
 
 def times_figure(seconds: Sequence[float]) -> Figure:
-    """Draw how long each iteration took."""
+    """Draw the time of each iteration."""
     figure = Figure((5.5, 2.3), layout="constrained")
     axes = figure.subplots()
     axes.bar(np.arange(1, len(seconds) + 1), seconds, 0.7, color=BLUE)

@@ -1,4 +1,4 @@
-"""HTML from plain values: everything that people wrote is escaped, every picture is embedded."""
+"""HTML from plain values: all text is escaped, all pictures are embedded."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from html import escape
 from matplotlib.figure import Figure
 
 _PIXELS_PER_INCH = 96  # of CSS
-_ROW_WIDTH = 560  # pixels that a row of images needs
-_SHARPNESS = 1.5  # pixels of a picture per pixel of CSS, for screens that have them
+_ROW_WIDTH = 560  # pixels, least width of a row of images
+_SHARPNESS = 1.5  # pixels of a picture per pixel of CSS, for fine screens
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """A section of the page.
 
     Attributes
     ----------
     anchor : str
-        What links to it say.
+        Target of links to it.
     title : str
     body : str
         HTML.
@@ -42,27 +42,29 @@ class Section:
 
     @property
     def link(self) -> str:
-        """A link to it."""
+        """A link to the section, as an item of a list."""
         return f'<li><a href="#{self.anchor}">{escape(self.title)}</a></li>'
 
 
-def paragraph(text: str) -> str:
+def make_paragraph(text: str) -> str:
     """Return a paragraph of plain text."""
     return f"<p>{escape(text)}</p>"
 
 
-def picture(figure: Figure, caption: str, alternative: str, *, is_drawing: bool = False) -> str:
-    """Return a figure with its caption, which a click enlarges.
+def make_picture(
+    figure: Figure, caption: str, alternative: str, *, is_drawing: bool = False
+) -> str:
+    """Return a figure with its caption; a click enlarges it.
 
     Parameters
     ----------
     figure : Figure
     caption : str
-        What it shows, in plain text.
+        Plain text below the figure.
     alternative : str
-        The same for those who cannot see it, in a few words.
+        A short description for people who cannot see the figure.
     is_drawing : bool
-        Whether it consists of lines and points, which stay sharp as SVG, and not of images.
+        Whether the figure consists of lines and points, which stay sharp as SVG; False by default.
     """
     buffer = io.BytesIO()
     kind = "svg" if is_drawing else "png"
@@ -71,7 +73,7 @@ def picture(figure: Figure, caption: str, alternative: str, *, is_drawing: bool 
     mime = "image/svg+xml" if is_drawing else "image/png"
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     width, height = (round(_PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
-    # Rows of images are scrolled on narrow screens, where they would else be too small to see.
+    # Narrow screens scroll rows of images, which would be too small otherwise.
     narrowest = 0 if is_drawing or width < _ROW_WIDTH else _ROW_WIDTH
     return (
         f'<figure><div class="scroll"><button type="button" title="Click to enlarge">'
@@ -81,24 +83,24 @@ def picture(figure: Figure, caption: str, alternative: str, *, is_drawing: bool 
     )
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of plain texts, whose first column names the rows."""
+def make_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of plain texts; the first column names the rows."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
-    body = "\n".join(_row(row) for row in rows)
+    body = "\n".join(_make_row(row) for row in rows)
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a few numbers that matter most, each with its name."""
+def make_facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a list of the most important numbers with their names."""
     items = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs
     )
     return f'<dl class="facts">{items}</dl>'
 
 
-def _row(cells: Sequence[str]) -> str:
+def _make_row(cells: Sequence[str]) -> str:
     first, *others = map(escape, cells)
     return f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{c}</td>" for c in others) + "</tr>"

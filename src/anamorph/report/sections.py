@@ -1,4 +1,4 @@
-"""The parts of a report, one function each: pictures of a model with captions."""
+"""The sections of a report, one function each: pictures of a model with captions."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from anamorph.report.figures import (
     times_figure,
     warps_figure,
 )
-from anamorph.report.markup import Section, paragraph, picture, table
+from anamorph.report.markup import Section, make_paragraph, make_picture, make_table
 from anamorph.report.selection import Examined
 from anamorph.report.settings import HEADER, settings_rows
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import count, number, percent, short_names
+from anamorph.report.wording import format_count, format_number, format_percent, short_names
 
 Array = NDArray[np.floating]
 
 _MOST_MODES = 6
 _MOST_SHOWN = 6  # images in a row
 _MOST_WARPS = 4
-_MOST_POINTS = 2000  # that are drawn as SVG
+_MOST_POINTS = 2000  # in a drawing as SVG
 
 
 def mean_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
@@ -51,14 +51,16 @@ def mean_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
     if model.settings_.likelihood.has_noise:
         deviations = ", ".join(f"{np.sqrt(v):.3g}" for v in model.noise_variance_)
         noise = f" The noise that modes do not explain has standard deviation {deviations}."
-    caption = f"The mean: the image whose latents are all zero.{noise}{_orientation(model)}"
-    return Section("mean", "Mean", picture(mean_figure(model, voxel), caption, "The mean image"))
+    caption = f"The mean: the image whose latents are all zero.{noise}{_explain_orientation(model)}"
+    return Section(
+        "mean", "Mean", make_picture(mean_figure(model, voxel), caption, "The mean image")
+    )
 
 
 def modes_section(model: ShapeAppearanceModel, shares: ModeShares, voxel: Voxel) -> Section:
-    """Show what each mode does, and how much of the variety of images it carries."""
+    """Show the images along each mode, and its share of the variance of images."""
     layout = model.settings_.layout
-    intro = paragraph(
+    intro = make_paragraph(
         "A mode is what one latent does when all others are zero. Each row goes from −5 to +5 "
         "standard deviations (s.d.) of its latent; beyond ±3 lies what the model has hardly seen, "
         "which shows where it would break. Percentages are the share of the variance of images."
@@ -72,7 +74,7 @@ def modes_section(model: ShapeAppearanceModel, shares: ModeShares, voxel: Voxel)
         groups = [("Modes", range(layout.n_latents))]
     pictures = [_modes_picture(model, title, modes, shares, voxel) for title, modes in groups]
     both = layout.n_appearance > 0 and layout.n_shape > 0
-    chart = picture(
+    chart = make_picture(
         shares_figure(shares, both and model.latents == "joint"),
         _shares_caption(model, shares),
         "Bar chart of the share of variance of each mode",
@@ -85,21 +87,23 @@ def _modes_picture(
     model: ShapeAppearanceModel, title: str, modes: range, shares: ModeShares, voxel: Voxel
 ) -> str:
     shown = sorted(modes, key=lambda mode: -shares.together[mode])[:_MOST_MODES]
-    names = [f"mode {mode + 1}\n{percent(shares.together[mode])}" for mode in shown]
-    with _lettering(model):
+    names = [f"mode {mode + 1}\n{format_percent(shares.together[mode])}" for mode in shown]
+    with _letter_size(model):
         figure = plot_modes(model, shown, names=names, voxel=voxel)
     how_many = f"the {len(shown)} of {len(modes)} that carry most"
     if len(shown) == len(modes):
         how_many = f"all {len(modes)}"
     caption = f"{title}: {how_many}, each with its share of variance."
-    return picture(_whole(figure), caption, f"{title} from minus 5 to plus 5 standard deviations")
+    return make_picture(
+        _own_figure(figure), caption, f"{title} from minus 5 to plus 5 standard deviations"
+    )
 
 
 def _shares_caption(model: ShapeAppearanceModel, shares: ModeShares) -> str:
     enough = int(np.searchsorted(np.cumsum(np.sort(shares.together)[::-1]), 0.9)) + 1
     text = (
         "Share of the variance of images that each mode carries, measured at ±1 s.d. in the units "
-        f"of the images; {count(enough, 'mode carries', 'modes carry')} 90 % of it together."
+        f"of the images; {format_count(enough, 'mode carries', 'modes carry')} 90 % of it together."
     )
     if model.latents == "joint":
         text += (
@@ -112,13 +116,15 @@ def _shares_caption(model: ShapeAppearanceModel, shares: ModeShares) -> str:
 def samples_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
     """Show random images in pairs."""
     n_pairs = 8 if len(model.settings_.space) == 2 else 5
-    with _lettering(model):
+    with _letter_size(model):
         figure = plot_samples(model, n_pairs, 0, voxel=voxel)
     caption = (
         "Images drawn at random from the model; no such image was ever observed. Below each is the "
         "one with the opposite latents: a good model looks as plausible in both directions."
     )
-    body = picture(_whole(figure), caption, "Random images of the model, in opposite pairs")
+    body = make_picture(
+        _own_figure(figure), caption, "Random images of the model, in opposite pairs"
+    )
     return Section("samples", "Random samples", body)
 
 
@@ -133,8 +139,8 @@ def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) 
     looked_at = f"all {examined.n_images:,}"
     if len(order) < examined.n_images:
         looked_at = f"{len(order)} of {examined.n_images:,}"
-    best, middle, worst = (number(f(examined.fit)) for f in (np.max, np.median, np.min))
-    intro = paragraph(
+    best, middle, worst = (format_number(f(examined.fit)) for f in (np.max, np.median, np.min))
+    intro = make_paragraph(
         f"Images are ordered by log-likelihood per voxel, from the best; {looked_at} were looked "
         f"at (median {middle}, from {best} to {worst}). Below each are its reconstruction "
         "from the latents, and the same by shape only (the mean, warped) and by appearance only "
@@ -149,14 +155,14 @@ def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) 
 def _fits_picture(
     model: ShapeAppearanceModel, examined: Examined, title: str, chosen: list[int], voxel: Voxel
 ) -> str:
-    names = _titles(model, examined.names)
-    with _lettering(model):
+    names = _short_titles(model, examined.names)
+    with _letter_size(model):
         figure = plot_fits(
             model, examined.images, examined.latents, chosen, names=names, voxel=voxel
         )
-    values = ", ".join(f"{examined.names[n]} ({number(examined.fit[n])})" for n in chosen)
+    values = ", ".join(f"{examined.names[n]} ({format_number(examined.fit[n])})" for n in chosen)
     caption = f"{title}: {values}; in brackets the log-likelihood per voxel."
-    return picture(_whole(figure), caption, f"{title}: data and reconstructions")
+    return make_picture(_own_figure(figure), caption, f"{title}: data and reconstructions")
 
 
 def warps_section(
@@ -166,16 +172,16 @@ def warps_section(
     names: Sequence[str] | None,
     voxel: Voxel,
 ) -> Section:
-    """Show how images, or else modes, deform the mean."""
+    """Show how images deform the mean, or how modes do if there are no latents."""
     observed = None
     if examined is not None:
-        chosen = examined.spread(_MOST_WARPS)
+        chosen = examined.pick_evenly(_MOST_WARPS)
         codes, which = examined.latents[chosen], "Images from the best to the worst fitted"
-        titles = [_titles(model, examined.names)[n] for n in chosen]
+        titles = [_short_titles(model, examined.names)[n] for n in chosen]
         observed = observed_images(model, examined.images.subset(chosen))
     elif latents is not None:
         rows = np.linspace(0, len(latents) - 1, min(_MOST_WARPS, len(latents))).astype(int)
-        known = None if names is None else _titles(model, names)
+        known = None if names is None else _short_titles(model, names)
         titles = image_titles(known, rows.tolist(), len(latents))
         codes, which = latents[rows], "A few images"
     else:
@@ -190,13 +196,13 @@ def warps_section(
         "half the size."
     )
     figure = warps_figure(model, codes, titles, observed, voxel)
-    return Section("warps", "Warps", picture(figure, caption, "Deformation grids and maps"))
+    return Section("warps", "Warps", make_picture(figure, caption, "Deformation grids and maps"))
 
 
 def latents_section(
     model: ShapeAppearanceModel, latents: Array, labels: ArrayLike | None, label_name: str | None
 ) -> Section:
-    """Show how latents are distributed, by label."""
+    """Show the distribution of latents, by label."""
     layout = model.settings_.layout
     dims = list(range(min(4, layout.n_latents)))
     if model.latents == "separate":
@@ -209,29 +215,29 @@ def latents_section(
         pair = (dims[0], half if model.latents == "separate" else dims[1])
         axes = plot_latents(latents, labels, pair, label_name=label_name)
         pictures.append(
-            picture(
-                _whole(axes.figure),
-                f"Two latents of {count(len(latents), 'image')}{coloured}.",
+            make_picture(
+                _own_figure(axes.figure),
+                f"Two latents of {format_count(len(latents), 'image')}{coloured}.",
                 "Scatter plot of two latents",
                 is_drawing=is_drawing,
             )
         )
-    caption = (
-        f"The same for {_listed(dims)}, two by two; along the diagonal, how each is distributed."
-    )
+    caption = f"The same for {_list_latents(dims)}, two by two, with histograms along the diagonal."
     pairs = plot_latent_pairs(latents, labels, dims)
     pictures.append(
-        picture(_whole(pairs), caption, "Histograms and pairs of latents", is_drawing=is_drawing)
+        make_picture(
+            _own_figure(pairs), caption, "Histograms and pairs of latents", is_drawing=is_drawing
+        )
     )
     return Section("latents", "Latents", "\n".join(pictures))
 
 
 def fit_section(model: ShapeAppearanceModel) -> Section:
-    """Show how the fit went: the objective, and how long it took."""
+    """Show the objective of the fit, and how long it took."""
     objective = plot_objective(model.objective_).figure
     body = [
-        picture(
-            _whole(objective),
+        make_picture(
+            _own_figure(objective),
             _objective_caption(model.objective_),
             "Line plot of the objective by iteration",
             is_drawing=True,
@@ -246,7 +252,7 @@ def fit_section(model: ShapeAppearanceModel) -> Section:
             "first may include compilation."
         )
         alternative = "Bar chart of the seconds of each iteration"
-        body.append(picture(times_figure(seconds), caption, alternative, is_drawing=True))
+        body.append(make_picture(times_figure(seconds), caption, alternative, is_drawing=True))
     return Section("fit", "How the fit went", "\n".join(body))
 
 
@@ -257,17 +263,18 @@ def _objective_caption(objective: Sequence[float]) -> str:
     last, total = objective[-1] - objective[-2], max(objective) - min(objective)
     share = last / total if total else 0.0
     text += (
-        f" The last iteration raised it by {number(last)}, {100 * share:.2g} % of the whole rise"
+        f" The last iteration raised it by {format_number(last)}, {100 * share:.2g} % of the "
+        "whole rise"
     )
     return text + (": more iterations may still help." if share > 0.01 else ": it has settled.")
 
 
 def settings_section(model: ShapeAppearanceModel) -> Section:
     """List the settings."""
-    return Section("settings", "Settings", table(HEADER, settings_rows(model)))
+    return Section("settings", "Settings", make_table(HEADER, settings_rows(model)))
 
 
-def _orientation(model: ShapeAppearanceModel) -> str:
+def _explain_orientation(model: ShapeAppearanceModel) -> str:
     if len(model.settings_.space) == 2:
         return ""
     if model.origin_.affine is None:
@@ -278,22 +285,22 @@ def _orientation(model: ShapeAppearanceModel) -> str:
     )
 
 
-def _lettering(model: ShapeAppearanceModel) -> AbstractContextManager[None]:
-    """Make letters larger beside volumes, whose pictures are wider than the page shows them."""
+def _letter_size(model: ShapeAppearanceModel) -> AbstractContextManager[None]:
+    """Make letters larger for volumes, whose pictures are scaled down to fit the page."""
     return matplotlib.rc_context({} if len(model.settings_.space) == 2 else {"font.size": 13})
 
 
-def _titles(model: ShapeAppearanceModel, names: Sequence[str]) -> list[str]:
-    """Return names short enough to stand above pictures."""
+def _short_titles(model: ShapeAppearanceModel, names: Sequence[str]) -> list[str]:
+    """Return names that are short enough to be titles of pictures."""
     return short_names(names, 10 if len(model.settings_.space) == 2 else 16)
 
 
-def _listed(dims: Sequence[int]) -> str:
+def _list_latents(dims: Sequence[int]) -> str:
     numbers = [str(dim + 1) for dim in dims]
     return "latents " + ", ".join(numbers) if len(dims) > 1 else f"latent {numbers[0]}"
 
 
-def _whole(figure: Any) -> Figure:
-    """Return a figure that plots made for themselves, which is never a part of another."""
+def _own_figure(figure: Any) -> Figure:
+    """Return a figure that `anamorph.plots` created, which is never a SubFigure."""
     assert isinstance(figure, Figure)
     return figure

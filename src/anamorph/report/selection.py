@@ -1,4 +1,4 @@
-"""Which images a report looks at, and which of them it shows: never more than it needs."""
+"""The images that a report examines, and those of them that it shows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _FEWEST_IMAGES = 12
 
 @dataclass(frozen=True)
 class Examined:
-    """Images that a report looked at, and how well the model fits them.
+    """The images that a report examined, and how well the model fits them.
 
     Attributes
     ----------
     images : ImageCollection
-        n of them.
+        n images.
     latents : array of shape (n, K)
     fit : array of shape (n,)
         Log-likelihood per observed voxel.
     names : n strings
     n_images : int
-        How many there were to choose from.
+        Number of images to choose from.
     """
 
     images: ImageCollection
@@ -43,11 +43,11 @@ class Examined:
 
     @property
     def order(self) -> list[int]:
-        """Images from the best to the worst fitted."""
+        """Numbers of the images, from the best to the worst fit."""
         return [int(n) for n in np.argsort(-self.fit, kind="stable")]
 
-    def spread(self, count: int) -> list[int]:
-        """Return a few images, from the best to the worst fitted in even steps."""
+    def pick_evenly(self, count: int) -> list[int]:
+        """Return the numbers of a few images, in even steps from the best to the worst fit."""
         ranks = np.linspace(0, len(self.fit) - 1, min(count, len(self.fit)))
         return [self.order[rank] for rank in ranks.round().astype(int)]
 
@@ -58,16 +58,21 @@ def examine(
     latents: ArrayLike | None,
     names: Sequence[str] | None,
 ) -> Examined:
-    """Look at images of a collection, at evenly spaced ones if it is large.
+    """Measure how well a model fits images: all of them, or evenly spaced ones if they are many.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
-    images : array, list of arrays or of paths, or an opened collection
-        N images, of which the others are not read.
-    latents : array of shape (N, K), optional
-        Found from the images that are looked at by default.
-    names : N strings, optional
+    images : array, list of arrays or paths, or collection
+        N images; those that are not examined are not read.
+    latents : array of shape (N, K), or None
+        None to encode the examined images.
+    names : N strings, or None
+        None for the names of their files, or their numbers.
+
+    Returns
+    -------
+    Examined
     """
     n_images = len(images)
     most = int(np.clip(_MOST_VALUES // model.mean_.size, _FEWEST_IMAGES, _MOST_IMAGES))
@@ -84,11 +89,11 @@ def examine(
         shown = [f"image {n}" for n in numbers]
     else:
         shown = [str(identity) for identity in some.identities]
-    fit = model.log_likelihood(some, codes) / _n_observed(some)
+    fit = model.log_likelihood(some, codes) / _count_observed(some)
     return Examined(some, codes, fit, shown, n_images)
 
 
-def _n_observed(images: ImageCollection) -> Float64Array:
+def _count_observed(images: ImageCollection) -> Float64Array:
     counts = [
         np.isfinite(images.read(slice(n, n + 1))).all(axis=1).sum() for n in range(len(images))
     ]

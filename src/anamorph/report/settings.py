@@ -6,7 +6,7 @@ import numpy as np
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.hyperparameters import HYPERPARAMETERS, Hyperparameter
-from anamorph.report.wording import LATENTS, LIKELIHOODS, count, times
+from anamorph.report.wording import LATENTS, LIKELIHOODS, format_count, format_lengths
 
 Row = tuple[str, str, str]
 HEADER = ("Setting", "Value", "What it does")
@@ -29,13 +29,13 @@ def _image_rows(model: ShapeAppearanceModel) -> list[Row]:
     noun = "class" if settings.likelihood_name == "categorical" else "channel"
     plural = "classes" if noun == "class" else "channels"
     shown = (
-        f"{count(origin.n_images, 'image')} of {times(settings.space)}, "
-        f"{count(settings.n_channels, noun, plural)}"
+        f"{format_count(origin.n_images, 'image')} of {format_lengths(settings.space)}, "
+        f"{format_count(settings.n_channels, noun, plural)}"
     )
     rows = [("Images", shown, "What the model was fitted to.")]
     if origin.pad:
         meaning = "Added on every side as missing, so that nothing wraps around the grid."
-        rows.append(("Margin", count(origin.pad, "voxel"), meaning))
+        rows.append(("Margin", format_count(origin.pad, "voxel"), meaning))
     return rows
 
 

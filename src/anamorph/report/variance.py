@@ -1,4 +1,4 @@
-"""How much of the variety of images each mode carries."""
+"""The share of the variance of images that each mode explains."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ModeShares:
     Attributes
     ----------
     together : array of shape (K,)
-        Of each mode, summing to 1.
+        Share of each mode; their sum is 1.
     shape, appearance : arrays of shape (K,)
-        The same had the mode only its shape, or only its appearance. They need not add up to
-        `together`, since one may undo what the other does.
+        Shares of the shape alone and of the appearance alone of each mode. Their sum may differ
+        from `together`, since one may undo what the other does.
     """
 
     together: Float64Array
@@ -34,11 +34,19 @@ class ModeShares:
 
 
 def mode_shares(model: ShapeAppearanceModel) -> ModeShares:
-    """Return how much each mode changes images, in the units of images.
+    """Return how much each mode changes images, measured in the units of images.
 
-    The variance of a mode is the mean squared difference to the mean image of those at one
-    standard deviation to either side of it. Warps are taken to first order, psi = id - v, so that
-    this costs two pulls per mode, and not two shootings.
+    The variance of a mode is the mean squared difference between the mean image and the images at
+    one standard deviation to either side. Warps are first-order, psi = id - v, which costs two
+    pulls per mode instead of two shootings.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+
+    Returns
+    -------
+    ModeShares
     """
     layout = model.settings_.layout
     deviations = mode_standard_deviations(model.latent_precision_)
@@ -52,12 +60,12 @@ def mode_shares(model: ShapeAppearanceModel) -> ModeShares:
         if 0 <= mode - layout.first_shape < layout.n_shape:
             velocity = deviation * model.shape_basis_[mode - layout.first_shape]
         changes = ((appearance, velocity), (no_appearance, velocity), (appearance, no_shape))
-        variances[mode] = [_variance(model, *change) for change in changes]
+        variances[mode] = [_measure_variance(model, *change) for change in changes]
     total = max(variances[:, 0].sum(), np.finfo(np.float64).tiny)
     return ModeShares(*(variances / total).T)
 
 
-def _variance(model: ShapeAppearanceModel, appearance: Array, velocity: Array) -> float:
+def _measure_variance(model: ShapeAppearanceModel, appearance: Array, velocity: Array) -> float:
     expectation = model.settings_.likelihood.expectation
     mean = expectation(model.mean_[None])
     difference = 0.0

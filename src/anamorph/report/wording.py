@@ -1,4 +1,4 @@
-"""Words and numbers for people."""
+"""Words and numbers of the report."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ LATENTS = {
 }
 
 
-def times(numbers: Sequence[float]) -> str:
+def format_lengths(numbers: Sequence[float]) -> str:
     """Return e.g. "28 × 28"."""
     return " × ".join(f"{number:.4g}" for number in numbers)
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return e.g. "23 %", with a digit more below ten."""
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
-def number(value: float) -> str:
-    """Return three digits of a number, with a minus that is as wide as a plus."""
+def format_number(value: float) -> str:
+    """Return a number with three digits, and a minus as wide as a plus."""
     written = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return written.replace("-", "\N{MINUS SIGN}")
 
 
 def grid_unit(space: Sequence[int]) -> str:
-    """Return what the elements of a grid are called."""
+    """Return "pixels" or "voxels"."""
     return "pixels" if len(space) == 2 else "voxels"
 
 
-def count(number: int, singular: str, plural: str | None = None) -> str:
+def format_count(number: int, singular: str, plural: str | None = None) -> str:
     """Return e.g. "1 image", "2 images" or "12,000 images"."""
     noun = singular if number == 1 else plural or f"{singular}s"
     return f"{number:,} {noun}"
 
 
 def short_names(names: Sequence[str], most: int) -> list[str]:
-    """Return names of at most so many letters, without what all of them begin and end with."""
+    """Return names of at most `most` letters, without their common beginning and end."""
     if max(map(len, names), default=0) <= most:
         return list(names)
     start = _n_common_words(names)
@@ -58,7 +58,7 @@ def short_names(names: Sequence[str], most: int) -> list[str]:
 
 
 def _n_common_words(names: Sequence[str]) -> int:
-    """Return how many letters all names begin with, up to the end of a word."""
+    """Return the number of letters that all names begin with, up to the end of a word."""
     same = enumerate(common_beginning(names), start=1)
     return max((n for n, letter in same if not letter.isalnum()), default=0)
 

@@ -1,4 +1,4 @@
-"""Writing the report: what is known goes into sections, and these into one page."""
+"""One page about a model: a summary, its sections, and how to cite the method."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph import __version__
 from anamorph.estimator import ShapeAppearanceModel
+from anamorph.fitting.progress import duration
 from anamorph.plots.model_images import Images, checked_latents
-from anamorph.report.citation import citation_section
-from anamorph.report.figures import STYLE, meeting_point
-from anamorph.report.markup import Section
+from anamorph.report.figures import STYLE, find_meeting_point
+from anamorph.report.markup import Section, make_facts, make_paragraph
 from anamorph.report.sections import (
     fit_section,
     fits_section,
@@ -33,12 +33,36 @@ from anamorph.report.sections import (
     warps_section,
 )
 from anamorph.report.selection import Examined, examine
-from anamorph.report.summary import summary
 from anamorph.report.variance import ModeShares, mode_shares
+from anamorph.report.wording import (
+    LATENTS,
+    LIKELIHOODS,
+    format_count,
+    format_lengths,
+    format_percent,
+    grid_unit,
+)
 from anamorph.storage.errors import WriteError
 from anamorph.storage.replace import replacing
 
 Array = NDArray[np.floating]
+
+_CITATION = f"""\
+<p>If this model is part of your work, please cite the paper that introduced the method:</p>
+<blockquote>J. Ashburner, M. Brudfors, K. Bronik and Y. Balbastre. An algorithm for learning shape
+and appearance models without annotations. <em>Medical Image Analysis</em> 55 (2019) 197–215.
+<a href="https://doi.org/10.1016/j.media.2019.04.008">doi:10.1016/j.media.2019.04.008</a>
+</blockquote>
+<p>and say that you used anamorph {__version__}.</p>
+<pre>@article{{ashburner2019algorithm,
+  title   = {{An algorithm for learning shape and appearance models without annotations}},
+  author  = {{Ashburner, John and Brudfors, Mikael and Bronik, Kevin and Balbastre, Yael}},
+  journal = {{Medical Image Analysis}},
+  volume  = {{55}},
+  pages   = {{197--215}},
+  year    = {{2019}},
+  doi     = {{10.1016/j.media.2019.04.008}}
+}}</pre>"""
 
 
 def write_report(
@@ -52,26 +76,27 @@ def write_report(
     label_name: str | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write a report on a model: one HTML page with all its pictures, that needs no network.
+    """Write a report on a model: one HTML page with all its pictures, which needs no network.
 
     Parameters
     ----------
     model : ShapeAppearanceModel
-        A fitted one.
+        A fitted model.
     path : path
-        Of the page, which is written whole or not at all.
-    images : array of shape (N, *space), list of arrays or of paths, or an opened collection
-        Images to show fits of; of a large collection a selection is read.
+        The page, written completely or not at all.
+    images : array of shape (N, *space), list of arrays or paths, or collection, optional
+        Images to show fits of; none by default. Only a selection of a large collection is read.
     latents : array of shape (N, K), optional
-        Of the images. By default they are found from those that are shown, or from all of them if
-        there are labels; without images they are `model.latents_`, while the model has them.
+        Latents of the images. By default the shown images are encoded, or all images if there are
+        labels; without images, `model.latents_` if the model has them.
     names : N strings, optional
-        Of the images or latents; those of their files by default.
+        Names of the images or latents; by default those of their files.
     labels : N labels, optional
-        To colour latents by, as for `anamorph.plots.plot_latents`.
+        Labels to colour latents by, as in `anamorph.plots.plot_latents`; none by default.
     label_name : str, optional
-        What the labels are, e.g. "age".
+        Name of the labels, e.g. "age"; none by default.
     title : str, optional
+        Title of the page; "Shape and appearance model" by default.
 
     Returns
     -------
@@ -80,7 +105,7 @@ def write_report(
     """
     check_is_fitted(model, "mean_")
     path = Path(path)
-    if not path.parent.is_dir():  # before the work, not after it
+    if not path.parent.is_dir():  # found before the work begins
         raise WriteError(f"{path.parent} does not exist: {path.name} has nowhere to go")
     codes = _known_latents(model, images, latents)
     known = codes if images is None else images
@@ -91,8 +116,8 @@ def write_report(
     with matplotlib.rc_context(STYLE):
         examined = None if images is None else examine(model, images, codes, names)
         shares = mode_shares(model)
-        sections = _sections(model, shares, examined, codes, names, labels, label_name)
-    page = _page(model, shares, sections, title or "Shape and appearance model")
+        sections = _make_sections(model, shares, examined, codes, names, labels, label_name)
+    page = _fill_page(model, shares, sections, title or "Shape and appearance model")
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
@@ -101,9 +126,9 @@ def write_report(
 def _known_latents(
     model: ShapeAppearanceModel, images: Images | None, latents: ArrayLike | None
 ) -> Array | None:
-    """Return latents of all images, if they are given.
+    """Return the latents of all images, if they are known.
 
-    The model may still know latents, but whether they are of these images it cannot tell.
+    `model.latents_` may belong to other images than those that are given.
     """
     if latents is not None:
         rows = np.asarray(latents)
@@ -112,7 +137,7 @@ def _known_latents(
 
 
 def _check_count(name: str, given: Any, known: Sized | None) -> None:
-    """Raise a ValueError unless there is one for each image, or for each row of latents."""
+    """Raise a ValueError unless there is one value per image, or per row of latents."""
     if given is None:
         return
     if known is None:
@@ -121,7 +146,7 @@ def _check_count(name: str, given: Any, known: Sized | None) -> None:
         raise ValueError(f"{name} must be {len(known)}, one for each image, got {len(given)}")
 
 
-def _sections(
+def _make_sections(
     model: ShapeAppearanceModel,
     shares: ModeShares,
     examined: Examined | None,
@@ -130,7 +155,7 @@ def _sections(
     labels: ArrayLike | None,
     label_name: str | None,
 ) -> list[Section]:
-    voxel = meeting_point(model)
+    voxel = find_meeting_point(model)
     sections = [
         mean_section(model, voxel),
         modes_section(model, shares, voxel),
@@ -145,10 +170,10 @@ def _sections(
         sections.append(latents_section(model, shown, labels, label_name))
     if model.objective_:
         sections.append(fit_section(model))
-    return [*sections, settings_section(model), citation_section()]
+    return [*sections, settings_section(model), Section("citation", "How to cite", _CITATION)]
 
 
-def _page(
+def _fill_page(
     model: ShapeAppearanceModel, shares: ModeShares, sections: list[Section], title: str
 ) -> str:
     folder = files("anamorph.report")
@@ -160,6 +185,38 @@ def _page(
         style=(folder / "style.css").read_text(encoding="utf-8"),
         script=(folder / "enlarge.js").read_text(encoding="utf-8"),
         contents="\n".join(section.link for section in sections),
-        summary=summary(model, shares),
+        summary=_summarise(model, shares),
         sections="\n".join(section.html for section in sections),
     )
+
+
+def _summarise(model: ShapeAppearanceModel, shares: ModeShares) -> str:
+    """Return the model in a paragraph and a few numbers."""
+    settings, origin = model.settings_, model.origin_
+    what = "images" if len(settings.space) == 2 else "volumes"
+    first = int(shares.together.argmax())
+    sentences = [
+        f"This model was learnt from {origin.n_images:,} {what} of "
+        f"{format_lengths(settings.space)} {grid_unit(settings.space)}, "
+        f"without any annotation ({settings.likelihood_name} likelihood, for "
+        f"{LIKELIHOODS[settings.likelihood_name]}).",
+        "It describes every image by a mean and "
+        f"{format_count(settings.layout.n_latents, 'latent')}, "
+        f"numbers of which {LATENTS[model.latents]}.",
+        f"Mode {first + 1} carries the largest share of the variance that the modes explain, "
+        f"{format_percent(shares.together[first])}.",
+    ]
+    return make_paragraph(" ".join(sentences)) + make_facts(_list_key_facts(model))
+
+
+def _list_key_facts(model: ShapeAppearanceModel) -> list[tuple[str, str]]:
+    settings, origin = model.settings_, model.origin_
+    numbers = [
+        ("Images", f"{origin.n_images:,}"),
+        ("Grid", format_lengths(settings.space)),
+        ("Latents", f"{settings.layout.n_latents}"),
+        ("Iterations", f"{model.n_iter_}"),
+    ]
+    if origin.seconds:
+        numbers.append(("Time to fit", duration(sum(origin.seconds))))
+    return numbers

@@ -1,1 +1,25 @@
-"""Files that are written whole or not at all: models, checkpoints, tables, volumes, pictures."""
+"""Files that are written completely or not at all: models, checkpoints, tables and images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anamorph.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from anamorph.storage.errors import ModelFileError as ModelFileError
+    from anamorph.storage.errors import WriteError as WriteError
+    from anamorph.storage.modelfile import Origin as Origin
+    from anamorph.storage.tables import read_latents as read_latents
+    from anamorph.storage.tables import write_latents as write_latents
+    from anamorph.storage.volumes import write_nifti as write_nifti
+
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "errors": ["ModelFileError", "WriteError"],
+        "modelfile": ["Origin"],
+        "tables": ["read_latents", "write_latents"],
+        "volumes": ["write_nifti"],
+    },
+)

@@ -1,9 +1,9 @@
-"""What is wrong with a stored file, in one line that says what to do about it."""
+"""Errors about stored files: one line that says what is wrong and what to do."""
 
 
 class ModelFileError(ValueError):
-    """A file that cannot be read as what it should be."""
+    """A model file or checkpoint that cannot be read, or does not belong to this fit."""
 
 
 class WriteError(OSError):
-    """A file that cannot be written; what was there before still is."""
+    """A file that cannot be written; the file that was there before is unchanged."""

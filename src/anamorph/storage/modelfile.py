@@ -1,4 +1,4 @@
-"""The model file: what was learnt, and how. It holds no image and no latents of anyone."""
+"""The model file: parameters, settings and origin. It holds no image and no latents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.arrays import ImageFormat
-from anamorph.images.grid import Affine
+from anamorph.images.grid import Affine, Grid
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import LatentLayout, Settings
 from anamorph.storage.errors import ModelFileError
@@ -24,20 +24,20 @@ PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model comes from.
+    """The images that a model was fitted to, and the time that the fit took.
 
     Attributes
     ----------
     n_images : int
-        That it was fitted to.
+        Number of images.
     affine : array of shape (4, 4), optional
-        From voxels of the model to mm, where the images were files that have one.
+        From voxels of the model to mm; None if the images had no affine.
     pad : int
-        Voxels of missing margin that every image was given on each side.
+        Margin: missing voxels that were added to every image on each side; 0 by default.
     seconds : tuple of float
-        That each iteration took.
+        Time of each iteration.
     suffix : str, optional
-        Of the files that the images were, e.g. ".png"; None where they were arrays.
+        Suffix of the image files, e.g. ".png"; None if the images were arrays.
     """
 
     n_images: int
@@ -46,15 +46,25 @@ class Origin:
     seconds: tuple[float, ...] = ()
     suffix: str | None = None
 
+    def inner_grid(self, space: tuple[int, ...]) -> Grid:
+        """Return the grid of the image files: that of the model without its margin.
+
+        Parameters
+        ----------
+        space : tuple of int
+            Shape of the grid of the model.
+        """
+        return Grid(space, self.affine).padded(-self.pad)
+
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What a model file holds.
+    """The contents of a model file.
 
     Attributes
     ----------
     arguments : dict
-        Those of the estimator.
+        Arguments of the estimator.
     format : ImageFormat
     settings : Settings
     parameters : Parameters
@@ -85,7 +95,7 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
-    """Return what a model file holds."""
+    """Return the contents of a model file, or raise a ModelFileError."""
     arrays, facts = read_tensors(path, "model", _VERSION)
     try:
         return StoredModel(
@@ -94,20 +104,20 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
             settings_from(facts["settings"]),
             parameters_from(arrays),
             [float(value) for value in facts["objective"]],
-            _origin(facts["origin"]),
+            _origin_from(facts["origin"]),
         )
     except (KeyError, TypeError) as error:
         raise ModelFileError(f"{path} lacks something that a model file has: {error}") from None
 
 
 def settings_from(facts: Mapping[str, Any]) -> Settings:
-    """Return settings from what JSON holds of them."""
+    """Return settings from their JSON form."""
     settings = {name: _tupled(value) for name, value in facts.items()}
     settings["layout"] = LatentLayout(**settings["layout"])
     return Settings(**settings)
 
 
-def _origin(facts: Mapping[str, Any]) -> Origin:
+def _origin_from(facts: Mapping[str, Any]) -> Origin:
     affine = None if facts["affine"] is None else np.asarray(facts["affine"], np.float64)
     return Origin(
         facts["n_images"], affine, facts["pad"], tuple(facts["seconds"]), facts.get("suffix")
@@ -115,13 +125,13 @@ def _origin(facts: Mapping[str, Any]) -> Origin:
 
 
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
-    """Return parameters from arrays of their names."""
+    """Return parameters from a dict of arrays by their names."""
     named: dict[str, Any] = {name: arrays[name] for name in PARAMETER_ARRAYS}
     return Parameters(**named)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON can hold."""
+    """Return a value in a form that JSON can hold."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, tuple | list):

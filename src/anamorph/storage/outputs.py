@@ -1,9 +1,9 @@
-"""Images of a model as files: on the grid of the images that it was fitted to, without margin.
+"""Image files that a model writes: on the grid of the images it was fitted to, without margin.
 
-- Where the images had an affine, NIfTI with that affine.
-- Where they were pictures, PNG with 8 bits.
-- Everything else is ``.npy``: arrays, and what a picture cannot show (probabilities of classes,
-  intensities that are not from 0 to 1).
+- NIfTI with the affine of the images, if they had one.
+- PNG with 8 bits, if they were pictures.
+- ``.npy`` for everything else: arrays, and values that a picture cannot show (probabilities of
+  classes, intensities outside 0 to 1).
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from anamorph.images.arrays import ImageFormat
-from anamorph.images.grid import Grid
+from anamorph.images.grid import slices_inside
 from anamorph.images.readers import pictures
 from anamorph.storage.modelfile import Origin
 from anamorph.storage.replace import replacing
 from anamorph.storage.volumes import write_nifti
 
-_SLACK = 0.1  # by which the mean of images from 0 to 1 may overshoot
+_SLACK = 0.1  # how far the mean of images from 0 to 1 may leave that range
 _WHITE = 255
 
 
 @dataclass(frozen=True)
 class ImageOutput:
-    """How the images of a model become files.
+    """How to write the images of a model.
 
     Attributes
     ----------
     format : ImageFormat
     origin : Origin
     is_bounded : bool
-        Whether intensities are from 0 to 1, so that pictures can show them.
+        Whether intensities are from 0 to 1, which pictures can show.
     as_probabilities : bool
-        Whether categorical images are written as probabilities of classes, and not as the number
-        of the most probable class.
+        Whether to write probabilities of classes instead of the number of the most probable
+        class; False by default.
     """
 
     format: ImageFormat
@@ -49,7 +49,7 @@ class ImageOutput:
 
     @property
     def suffix(self) -> str:
-        """What names of files end with."""
+        """Suffix of the files, which decides their format."""
         if self.origin.affine is not None:
             return ".nii.gz"
         can_be_shown = self._writes_labels or (
@@ -59,61 +59,48 @@ class ImageOutput:
         return ".png" if was_picture and can_be_shown else ".npy"
 
     def write(self, path: Path, image: NDArray[np.floating]) -> None:
-        """Write an image as the model gives it, margin included, whole or not at all.
+        """Write an image of the model without its margin, completely or not at all.
 
         Parameters
         ----------
         path : Path
             Ends with `suffix`.
-        image : array of shape (*space), or with channels where the user has them
+        image : array of shape (C, *space)
+            On the grid of the model, margin included.
         """
-        voxels = self._without_margin(self._channels_last(image))
+        grid = self.origin.inner_grid(self.format.space)
+        voxels = image[:, *slices_inside(grid, self.origin.pad)]
         if self._writes_labels:
-            voxels = voxels.argmax(axis=-1).astype(np.uint8)
+            voxels = voxels.argmax(axis=0).astype(np.uint8)
+        elif self.suffix == ".npy":
+            voxels = self.format.to_user(voxels[None])[0]
+        elif self.format.channel_axis is not None or self.format.holds_labels:
+            voxels = np.moveaxis(voxels, 0, -1)
+        else:
+            voxels = voxels[0]
         if self.suffix == ".png":
             _write_picture(path, voxels)
         elif self.suffix == ".npy":
-            _write_array(path, self._channels_as_given(voxels))
+            _write_array(path, voxels)
         else:
-            n_dims = len(self.format.space)
-            if n_dims == 2:  # to NIfTI, what follows two axes in space is a third one
+            if len(grid.space) == 2:  # NIfTI has channels after a third axis in space
                 voxels = np.expand_dims(voxels, 2)
-            grid = Grid(self.format.space, self.origin.affine).padded(-self.origin.pad)
             write_nifti(path, voxels, grid.affine)
 
     @property
     def _writes_labels(self) -> bool:
         return self.format.likelihood == "categorical" and not self.as_probabilities
 
-    @property
-    def _channel_axis(self) -> int | None:
-        """Axis of channels in one image, as the model gives it."""
-        if self.format.holds_labels:
-            return len(self.format.space)
-        return None if self.format.channel_axis is None else self.format.channel_axis - 1
-
-    def _channels_last(self, image: NDArray[Any]) -> NDArray[Any]:
-        return image if self._channel_axis is None else np.moveaxis(image, self._channel_axis, -1)
-
-    def _channels_as_given(self, voxels: NDArray[Any]) -> NDArray[Any]:
-        if self._channel_axis is None or self._writes_labels:
-            return voxels
-        return np.moveaxis(voxels, -1, self._channel_axis)
-
-    def _without_margin(self, voxels: NDArray[Any]) -> NDArray[Any]:
-        pad = self.origin.pad
-        return voxels[tuple(slice(pad, length - pad) for length in self.format.space)]
-
 
 def has_bounded_intensities(likelihood: str, mean: NDArray[np.floating]) -> bool:
-    """Tell from the mean (C, *space) of a model whether its images have values from 0 to 1."""
+    """Return whether images have values from 0 to 1, judged by the mean (C, *space)."""
     if likelihood == "gaussian":
         return bool(mean.min() >= -_SLACK and mean.max() <= 1 + _SLACK)
     return True
 
 
 def _write_picture(path: Path, pixels: NDArray[Any]) -> None:
-    """Write labels as they are, and intensities from 0 to 1 with 8 bits."""
+    """Write labels unchanged, and intensities from 0 to 1 with 8 bits."""
     if pixels.dtype != np.uint8:
         pixels = np.rint(np.clip(pixels, 0, 1) * _WHITE).astype(np.uint8)
     if pixels.ndim == 3 and pixels.shape[-1] == 1:

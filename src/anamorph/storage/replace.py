@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under another name, flushed, then renamed."""
+"""Atomic writing: a file is written under another name, flushed, then renamed."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anamorph.images.guard import reason
+from anamorph.images.guard import short_reason
 from anamorph.storage.errors import WriteError
 
 
 @contextmanager
 def replacing(path: Path, suffix: str | None = None) -> Iterator[Path]:
-    """Give a temporary file to write to, which takes the place of a file at the end.
+    """Yield a temporary file to write to, and rename it to the path at the end.
 
-    Whatever happens meanwhile, the file is the old one or the new one, never half of it.
+    Whatever happens, the path holds the old file or the new one, never a part of it.
 
     Parameters
     ----------
     path : Path
     suffix : str, optional
-        That the name of the temporary file ends with, which may say how it is to be written; by
-        default that of the path.
+        Suffix of the temporary file, by which libraries choose a format; by default that of the
+        path.
 
     Raises
     ------
     WriteError
-        If there is no folder, no permission, no space, or something that is not a file.
+        If the folder, the permission or the space is missing, or the path is not a plain file.
     """
     if path.exists() and not path.is_file():
         raise WriteError(f"{path} cannot be written: it exists and is not a plain file")
@@ -41,10 +41,10 @@ def replacing(path: Path, suffix: str | None = None) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(permissions)  # a writer may have put a file of its own in its place
+        temporary.chmod(permissions)  # a writer may have replaced the temporary file
         os.replace(temporary, path)
     except OSError as error:
-        raise WriteError(f"{path} cannot be written: {reason(error)}") from None
+        raise WriteError(f"{path} cannot be written: {short_reason(error)}") from None
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Tables that people open: tab-separated, with a header, ``participant_id`` first."""
+"""Tables for people: tab-separated, with a header and ``participant_id`` first."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Float64Array = NDArray[np.float64]
 def write_table(
     path: str | os.PathLike[str], names: Sequence[str], columns: Mapping[str, Sequence[Any]]
 ) -> None:
-    """Write a table with one row per image, whole or not at all.
+    """Write a table with one row per image, completely or not at all.
 
     Parameters
     ----------
     path : path
     names : N strings
-        What `participant_id` is.
+        The column ``participant_id``.
     columns : dict of N values each
-        Numbers are written so that reading them gives the same ones.
+        Numbers are written with all their digits.
     """
-    values = [[_text(value) for value in column] for column in columns.values()]
+    values = [[_format_value(value) for value in column] for column in columns.values()]
     rows = zip(names, *values, strict=True)
     lines = ["\t".join(row) for row in (("participant_id", *columns), *rows)]
     with replacing(Path(path)) as temporary:
@@ -43,18 +43,39 @@ def write_latents(
     latents: Float64Array,
     more: Mapping[str, Sequence[Any]] | None = None,
 ) -> None:
-    """Write latents (N, K) to columns z1 to zK of a table, and other columns after them."""
+    """Write latents (N, K) to columns z1 to zK of a table.
+
+    Parameters
+    ----------
+    path : path
+    names : N strings
+        The column ``participant_id``.
+    latents : array of shape (N, K)
+    more : dict of N values each, optional
+        Columns after the latents; none by default.
+    """
     columns = {f"z{k}": column.tolist() for k, column in enumerate(latents.T, start=1)}
     write_table(path, names, columns | dict(more or {}))
 
 
 def read_latents(path: str | os.PathLike[str], n_latents: int) -> tuple[list[str], Float64Array]:
-    """Return the names and the latents (N, n_latents) in a table.
+    """Return the names and the latents in a table.
+
+    Parameters
+    ----------
+    path : path
+    n_latents : int
+        K, the number of latents of the model.
+
+    Returns
+    -------
+    names : list of str
+    latents : array of shape (N, K)
 
     Raises
     ------
     TableError
-        If it has not as many latents, or a number is missing.
+        If the table has another number of latents, or a number is missing.
     """
     table = read_participants(path)
     wanted = [f"z{k}" for k in range(1, n_latents + 1)]
@@ -74,5 +95,5 @@ def read_latents(path: str | os.PathLike[str], n_latents: int) -> tuple[list[str
     return table.ids, latents
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float | np.floating) else str(value)

@@ -1,4 +1,4 @@
-"""Named arrays and plain facts in one file: safetensors with JSON beside, whole or not at all."""
+"""Named arrays and JSON facts in one safetensors file, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anamorph.storage.errors import ModelFileError
 from anamorph.storage.replace import replacing
 
 _KEY = "anamorph"
-_TYPES = {"F32": np.float32, "F64": np.float64}  # that are mapped
+_TYPES = {"F32": np.float32, "F64": np.float64}  # those that can be mapped
 
 
 def write_tensors(
@@ -28,18 +28,18 @@ def write_tensors(
     arrays: dict[str, NDArray[Any]],
     facts: dict[str, Any],
 ) -> None:
-    """Write arrays and facts to a file, whole or not at all.
+    """Write arrays and facts to a file, completely or not at all.
 
     Parameters
     ----------
     path : path
     kind : str
-        What the file is, e.g. "model".
+        Kind of file, e.g. "model".
     version : int
         Version of the format of this kind.
     arrays : dict of arrays
     facts : dict
-        Anything that JSON can hold.
+        Values that JSON can hold.
     """
     path = Path(path)
     header = json.dumps({"kind": kind, "version": version, "facts": facts})
@@ -49,7 +49,7 @@ def write_tensors(
     with replacing(path) as temporary:
         try:
             save_file(contiguous, temporary, metadata={_KEY: header})
-        except SafetensorError as error:  # its word for a full disk
+        except SafetensorError as error:  # raised when the disk is full
             raise OSError(str(error)) from None
 
 
@@ -65,11 +65,17 @@ def read_tensors(
     ----------
     path : path
     kind : str
+        Kind of file, e.g. "model".
     newest_version : int
-        Of the format of this kind that is known.
+        Newest version of the format that can be read.
     is_mapped : callable, optional
-        Told how many numbers an array has, it says whether the array stays in the file, and is
-        mapped; by default none does.
+        Given the number of values of an array, returns whether to map the array instead of
+        reading it; by default none is mapped.
+
+    Returns
+    -------
+    arrays : dict of arrays
+    facts : dict
     """
     path = Path(path)
     if not path.exists():
@@ -98,7 +104,7 @@ def read_tensors(
 
 
 def _mapped_tensors(path: Path, is_mapped: Callable[[int], bool]) -> dict[str, NDArray[Any]]:
-    """Return the arrays that stay in a file, where its header (after its length) says they are."""
+    """Return the arrays to map, at the offsets that the header of the file gives."""
     with open(path, "rb") as file:
         start = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(start))

@@ -1,4 +1,4 @@
-"""Volumes as NIfTI-1 files, written whole or not at all."""
+"""NIfTI-1 files, written completely or not at all."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -14,22 +14,29 @@ from numpy.typing import ArrayLike
 
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Affine
-from anamorph.images.guard import reason
+from anamorph.images.guard import short_reason
 from anamorph.images.readers.nifti import SUFFIXES
 from anamorph.storage.replace import replacing
 
 
 def write_nifti(path: str | os.PathLike[str], image: ArrayLike, affine: Affine | None) -> None:
-    """Write an image to a NIfTI-1 file, whole or not at all.
+    """Write an image to a NIfTI-1 file, completely or not at all.
 
     Parameters
     ----------
     path : path
         Ends with .nii or .nii.gz.
     image : array of shape (*space) or (x, y, z, C)
-        NaN is kept.
+        May contain NaN. Written as float32 if it holds floats.
     affine : array of shape (4, 4), or None
-        From voxels to mm; None: the identity.
+        From voxels to mm; None for the identity.
+
+    Raises
+    ------
+    ImageError
+        If NIfTI cannot hold the image.
+    WriteError
+        If the file cannot be written.
     """
     path = Path(path)
     if not path.name.lower().endswith(SUFFIXES):
@@ -43,6 +50,6 @@ def write_nifti(path: str | os.PathLike[str], image: ArrayLike, affine: Affine |
         volume = nib.Nifti1Image(voxels, np.eye(4) if affine is None else affine)
         volume.header.set_xyzt_units("mm")
     except HeaderDataError as error:
-        raise ImageError(f"{path} cannot be written: {reason(error)}") from None
+        raise ImageError(f"{path} cannot be written: {short_reason(error)}") from None
     with replacing(path, ".nii.gz" if path.name.lower().endswith(".gz") else ".nii") as temporary:
         nib.save(volume, temporary)

@@ -1,4 +1,4 @@
-"""``anamorph arithmetic``: sums and differences of latents, as images."""
+"""``anamorph arithmetic``: the images of sums and differences of latents."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.expression import parse_sum
-from anamorph.cli.terminal.figures import save_figure
 from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import talking
 from anamorph.cli.terminal.models import latent_source, load_model, output_of
-from anamorph.cli.terminal.places import reserve
+from anamorph.cli.terminal.places import reserve, save_figure
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph arithmetic model.safetensors "smiling-1 - neutral-1 + neutral-2" faces/ -o sum/
@@ -68,7 +67,7 @@ def arithmetic(
         latents_of = dict(zip(used, codes, strict=True))
         summands = [(factor, latents_of[name], name) for factor, name in terms]
         result = np.sum([factor * code for factor, code, _ in summands], axis=0)[None]
-        written.write(paths[0], model.inverse_transform(result)[0])
+        written.write(paths[0], model.expected_images(result)[0])
         write_latents(paths[1], ["result"], result)
         figure = plot_arithmetic(model, summands)
         save_figure(figure, picture)

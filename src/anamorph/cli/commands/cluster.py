@@ -14,7 +14,7 @@ from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import talking
-from anamorph.cli.terminal.places import beside
+from anamorph.cli.terminal.places import path_beside
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def fit(
         from anamorph.cluster.storage import remove_abandoned
 
         if scratch is None:  # a folder of this model alone, unlike one that was given
-            remove_abandoned(beside(output, ".cluster"))
-        folder = scratch or beside(output, ".cluster")
+            remove_abandoned(path_beside(output, ".cluster"))
+        folder = scratch or path_beside(output, ".cluster")
         try:
             with connect(scheduler) as client:
                 fit_on_cluster(

@@ -9,10 +9,9 @@ import typer
 
 from anamorph.cli.terminal import options, values
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.figures import save_figure
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.places import reserve
+from anamorph.cli.terminal.places import reserve, save_figure
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ import typer
 from anamorph.cli.commands.fit import tell_how_to_resume
 from anamorph.cli.commands.simulate import InTheOpen
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.errors import INTERRUPTED
-from anamorph.cli.terminal.extras import needs_nvflare
+from anamorph.cli.terminal.errors import INTERRUPTED, require_nvflare
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 from anamorph.model.hyperparameters import checked_arguments
 
@@ -79,7 +78,7 @@ def fit(
     sums. A site that dies may come back. Ctrl-C stops it, and the same
     command resumes it.
     """
-    needs_nvflare()
+    require_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import FitRequest
 
@@ -88,7 +87,7 @@ def fit(
         arguments = settings.merged()
         checked_arguments(arguments)  # before sites are asked what their images are
         reserve([output], [settings.config], force=force)
-        checkpoint = checkpoint or beside(output, ".checkpoint")
+        checkpoint = checkpoint or path_beside(output, ".checkpoint")
         check_checkpoint(checkpoint, [output, settings.config])
         request = FitRequest(
             arguments, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.extras import needs_nvflare
+from anamorph.cli.terminal.errors import require_nvflare
 from anamorph.cli.terminal.messages import talking
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -39,7 +39,7 @@ def provision(
     Give each site its own kit over a channel that you trust: the kit holds the
     site's key. Whoever holds FOLDER/authority can add sites.
     """
-    needs_nvflare()
+    require_nvflare()
     from anamorph.federation.nvflare.consortium import read_consortium
     from anamorph.federation.nvflare.provision import AUTHORITY
     from anamorph.federation.nvflare.provision import provision as make_kits

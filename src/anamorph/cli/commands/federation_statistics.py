@@ -10,8 +10,7 @@ import typer
 from anamorph.cli.commands.federation_fit import CoordinatorKit, Patience, Timeout
 from anamorph.cli.commands.simulate import InTheOpen
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.extras import needs_nvflare
+from anamorph.cli.terminal.errors import CommandError, require_nvflare
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.models import load_model
 from anamorph.cli.terminal.places import reserve
@@ -58,7 +57,7 @@ def statistics(
     as their policies allow. For every group the table has a row with the mean,
     then a row of the covariance for each latent.
     """
-    needs_nvflare()
+    require_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import StatisticsRequest
 

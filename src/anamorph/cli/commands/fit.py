@@ -14,7 +14,7 @@ from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import INTERRUPTED, CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def fit_files(
     """
     arguments = settings.merged(given.tissues)
     found = given.find_several()
-    table = beside(output, ".latents.tsv")
+    table = path_beside(output, ".latents.tsv")
     inputs = [*given.inputs(found), settings.config]
     reserve([output, table], inputs, force=force)
-    checkpoint = checkpoint or beside(output, ".checkpoint")
+    checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
     model = _fit(fit_model, arguments, given, found, pad, checkpoint, messages)
     _write(model, found, output, table, checkpoint, messages)

@@ -1,4 +1,4 @@
-"""``anamorph info``: what a model is."""
+"""``anamorph info``: the facts about a model."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def info(
     from anamorph.fitting.progress import duration
 
     with talking("info", quiet, as_json) as messages:
-        facts = facts_of(load_model(model_file), model_file)
+        facts = list_facts(load_model(model_file), model_file)
         messages.result(**facts)
         table = Table("", "", box=box.SIMPLE, show_header=False, title=str(model_file))
-        shown = {name.replace("_", " "): _text(value) for name, value in facts.items()}
+        shown = {name.replace("_", " "): _format_value(value) for name, value in facts.items()}
         shown["seconds"] = duration(facts["seconds"])
         for name, text in shown.items():
             table.add_row("time" if name == "seconds" else name, text)
         messages.answer(table)
 
 
-def facts_of(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
-    """Return what is to be said of a model, as values that JSON can hold."""
+def list_facts(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
+    """Return the facts about a model, as values that JSON can hold."""
     settings, origin = model.settings_, model.origin_
     layout = settings.layout
     return {
@@ -68,18 +68,18 @@ def facts_of(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
     }
 
 
-def _text(value: Any) -> str:
-    """Return a value for people."""
+def _format_value(value: Any) -> str:
+    """Return a value as text for people."""
     if value is None:
         return "none"
     if isinstance(value, list):
         if isinstance(value[0], list):
             return "\n".join(" ".join(f"{number:9.4g}" for number in row) for row in value[:3])
-        return " x ".join(map(str, value)) if isinstance(value[0], int) else _numbers(value)
+        return " x ".join(map(str, value)) if isinstance(value[0], int) else _format_numbers(value)
     if isinstance(value, float):
         return f"{value:.8g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _numbers(values: list[float]) -> str:
+def _format_numbers(values: list[float]) -> str:
     return ", ".join(f"{number:.4g}" for number in values)

@@ -1,4 +1,4 @@
-"""``anamorph modes``: what each latent does."""
+"""``anamorph modes``: images along the modes of a model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import typer
 
 from anamorph.cli.terminal import options, values
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.figures import save_figure
 from anamorph.cli.terminal.messages import counted, talking
 from anamorph.cli.terminal.models import load_model, output_of
-from anamorph.cli.terminal.places import paths_in, reserve
+from anamorph.cli.terminal.places import paths_in, reserve, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,13 +60,13 @@ def modes(
         model = load_model(model_file, threads, device)
         written = output_of(model, probabilities)
         numbers, places = _checked_modes(model, chosen), values.numbers("--at", at)
-        names = [_name(mode, place) for mode in numbers for place in places]
+        names = [_name_image(mode, place) for mode in numbers for place in places]
         paths = paths_in(output, names, written.suffix)
         picture = output / "modes.png"
         films = {mode: output / f"mode-{mode}.gif" for mode in numbers} if animate else {}
         reserve([*paths, picture, *films.values()], [model_file], force=force)
         with messages.waiting(f"Drawing {counted(len(numbers), 'mode')}"):
-            for path, image in zip(paths, _images(model, numbers, places), strict=True):
+            for path, image in zip(paths, _images_along(model, numbers, places), strict=True):
                 written.write(path, image)
             save_figure(plot_modes(model, [mode - 1 for mode in numbers], places), picture)
             for mode, film in films.items():
@@ -76,18 +75,18 @@ def modes(
         messages.wrote(*paths, picture, *films.values(), look_at=picture)
 
 
-def _images(
+def _images_along(
     model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
 ) -> Iterator[NDArray[np.floating]]:
-    """Yield images as the model gives them, all places of the first mode first."""
+    """Yield images (C, *space), all places of the first mode first."""
     from anamorph.plots.model_images import along_mode
 
     for mode in modes:
-        yield from model.image_format_.to_user(along_mode(model, mode - 1, places, "both"))
+        yield from along_mode(model, mode - 1, places, "both")
 
 
-def _name(mode: int, place: float) -> str:
-    """Return what an image is called, e.g. "mode-1_-3sd", "mode-1_0sd"."""
+def _name_image(mode: int, place: float) -> str:
+    """Return the name of an image, e.g. "mode-1_-3sd" or "mode-1_0sd"."""
     return f"mode-{mode}_{place:+g}sd" if place else f"mode-{mode}_0sd"
 
 

@@ -1,4 +1,4 @@
-"""``anamorph reconstruct`` and ``anamorph impute``: images as the model sees them."""
+"""``anamorph reconstruct`` and ``anamorph impute``: images as the model explains them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def reconstruct(
         codes = source.find(range(len(paths)))
         with messages.waiting(f"Reconstructing {counted(len(paths), 'image')}"):
             write_images(
-                model, written, paths, lambda some: model.inverse_transform(codes[some], part)
+                model, written, paths, lambda some: model.expected_images(codes[some], part)
             )
         messages.wrote(*paths)
 
@@ -94,13 +94,13 @@ def impute(
         written = output_of(model, probabilities)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
-        given.open_for(model, found)  # headers of all, before the work on the first
+        given.open_for(model, found)  # checks all headers before the work begins
         paths = paths_in(output, found.names, "_imputed" + written.suffix)
         reserve(paths, [model_file, *given.inputs(found)], force=force)
 
         def imputed(part: slice) -> Any:
             files: Any = given.open_for(model, found.take(range(len(found))[part]))
-            return model.impute(files)
+            return model.imputed_images(files)
 
         with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
             write_images(model, written, paths, imputed)

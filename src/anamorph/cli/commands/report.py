@@ -1,4 +1,4 @@
-"""``anamorph report``: a model as a page to read."""
+"""``anamorph report``: one HTML page about a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages, talking
 from anamorph.cli.terminal.models import load_model
-from anamorph.cli.terminal.places import beside, reserve
+from anamorph.cli.terminal.places import path_beside, reserve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,11 +75,11 @@ def report(
         found = given.find() if given.arguments else None
         reserve([output], [model_file, latents, *given.inputs(found)], force=force)
         if found is None:
-            shown = _known_latents(model, model_file, latents, messages)
+            shown = _read_known_latents(model, model_file, latents, messages)
         else:
-            shown = _found_images(model, given, found, latents)
+            shown = _open_images(model, given, found, latents)
         if label is not None and participants is not None:
-            shown["labels"] = _labels(participants, label, shown.get("names"))
+            shown["labels"] = _read_labels(participants, label, shown.get("names"))
         is_encoding = found is not None and latents is None
         doing = "Encoding images, then writing" if is_encoding else "Writing"
         with messages.waiting(f"{doing} the report"):
@@ -87,15 +87,15 @@ def report(
         messages.wrote(output)
 
 
-def _known_latents(
+def _read_known_latents(
     model: ShapeAppearanceModel, model_file: Path, table: Path | None, messages: Messages
 ) -> dict[str, Any]:
-    """Return names and latents for `write_report`, of a table that is given or beside the model."""
+    """Return names and latents for `write_report`, from the given table or that of the fit."""
     from anamorph.images.errors import TableError
     from anamorph.storage.tables import read_latents
 
     is_given = table is not None
-    table = table or beside(model_file, ".latents.tsv")
+    table = table or path_beside(model_file, ".latents.tsv")
     if not is_given and not table.exists():
         return {}
     try:
@@ -103,26 +103,26 @@ def _known_latents(
     except TableError as error:
         if is_given:
             raise
-        messages.say(f"Latents are not shown: {error}")  # nobody has asked for them
+        messages.say(f"Latents are not shown: {error}")  # the user did not ask for them
         return {}
     return {"names": names, "latents": latents}
 
 
-def _found_images(
+def _open_images(
     model: ShapeAppearanceModel, given: ImageArguments, found: ImageList, table: Path | None
 ) -> dict[str, Any]:
-    """Return images and names for `write_report`, and their latents if there is a table of them."""
+    """Return images and names for `write_report`, and their latents if there is a table."""
     from anamorph.storage.tables import read_latents
 
     shown: dict[str, Any] = {"images": given.open_for(model, found), "names": found.names}
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
-        shown["latents"] = latents[_rows_of(given, found, names, table)]
+        shown["latents"] = latents[_find_rows(given, found, names, table)]
     return shown
 
 
-def _rows_of(given: ImageArguments, found: ImageList, names: list[str], table: Path) -> list[int]:
-    """Return which row of a table each image has, by the name of its participant or of its file."""
+def _find_rows(given: ImageArguments, found: ImageList, names: list[str], table: Path) -> list[int]:
+    """Return the row of each image in a table, by the name of its participant or its file."""
     rows = {name: row for row, name in enumerate(names)}
     by_file = replace(given, participants=None).find()
     file_names = dict(zip(by_file.files, by_file.names, strict=True))
@@ -135,8 +135,8 @@ def _rows_of(given: ImageArguments, found: ImageList, names: list[str], table: P
     return chosen
 
 
-def _labels(participants: Path, label: str, names: list[str] | None) -> NDArray[np.object_]:
-    """Return the label of each image or row of latents."""
+def _read_labels(participants: Path, label: str, names: list[str] | None) -> NDArray[np.object_]:
+    """Return the label of each image, or of each row of latents."""
     from anamorph.images.participants import read_participants
 
     if names is None:

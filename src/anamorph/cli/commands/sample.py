@@ -1,4 +1,4 @@
-"""``anamorph sample``: images that nobody has seen."""
+"""``anamorph sample``: random images of a model."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def sample(
         reserve([*paths, table], [model_file], force=force)
         codes = draw_latents(model.latent_precision_, number, np.random.default_rng(seed))
         with messages.waiting(f"Drawing {counted(number, 'image')}"):
-            write_images(model, written, paths, lambda some: model.inverse_transform(codes[some]))
+            write_images(model, written, paths, lambda some: model.expected_images(codes[some]))
         write_latents(table, names, codes)
         messages.wrote(*paths, table)

@@ -13,7 +13,7 @@ from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.places import beside, check_checkpoint, reserve
+from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def simulate(
         found = given.find_several()
         inputs = [*given.inputs(found), settings.config, policy]
         reserve([output], inputs, force=force)
-        checkpoint, folder = beside(output, ".checkpoint"), beside(output, ".sites")
+        checkpoint, folder = path_beside(output, ".checkpoint"), path_beside(output, ".sites")
         check_checkpoint(checkpoint, [output, *inputs])
         if not checkpoint.exists():
             _clear(folder, force)

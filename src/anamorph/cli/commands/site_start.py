@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anamorph.cli.terminal import options, values
-from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.extras import needs_nvflare
+from anamorph.cli.terminal.errors import CommandError, require_nvflare
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.settings import chosen_likelihood
@@ -80,7 +79,7 @@ def start(
     Connects to the coordinator, and waits for it where it is not there yet.
     Ctrl-C stops it; started again, the site continues where it was.
     """
-    needs_nvflare()
+    require_nvflare()
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.processes import run_site
     from anamorph.federation.nvflare.site_data import SiteData

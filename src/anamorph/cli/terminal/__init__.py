@@ -1,1 +1,1 @@
-"""What commands share: options, settings, progress, messages, errors, outputs."""
+"""What commands share: options, settings, images, messages, progress, errors, outputs."""

@@ -1,4 +1,4 @@
-"""How a fit is shown: a spinner, then a bar; plain lines where there is no terminal."""
+"""The progress of a fit: a spinner, then a bar; plain lines if there is no terminal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class FitDisplay:
-    """Shows what a fit is doing, within a ``with`` block.
+    """Shows the progress of a fit within a ``with`` block.
 
     Parameters
     ----------
     messages : Messages
+        Where lines go if there is no terminal.
     """
 
     def __init__(self, messages: Messages) -> None:
@@ -50,33 +51,33 @@ class FitDisplay:
         self._bar.stop()
 
     def stage(self, text: str) -> None:
-        """Say what is going on before the first iteration."""
+        """Show what happens before the first iteration."""
         if self._is_live:
             self._bar.update(self._task, description=text)
         else:
             self._messages.say(text)
 
     def advance(self, progress: Progress) -> None:
-        """Show where the fit stands after an iteration."""
+        """Show the progress after an iteration."""
         self.advance_named("", progress)
 
     def advance_named(self, name: str, progress: Progress) -> None:
-        """Show where one of several fits stands after an iteration."""
+        """Show the progress of one of several fits after an iteration."""
         place = f"iteration {progress.n_done}/{progress.n_iter}"
         place = f"{name}, {place}" if name else place.capitalize()
         if not self._is_live:
-            self._messages.say(f"{place}: {facts(progress)}")
+            self._messages.say(f"{place}: {describe_progress(progress)}")
             return
         self._bar.update(
             self._task,
             description=place,
             completed=progress.n_done,
             total=progress.n_iter,
-            facts=facts(progress),
+            facts=describe_progress(progress),
         )
 
 
-def facts(progress: Progress) -> str:
+def describe_progress(progress: Progress) -> str:
     """Return the objective, seconds per image and time left, in words."""
     per_image = progress.seconds[-1] / progress.n_images
     return (

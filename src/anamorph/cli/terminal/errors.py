@@ -1,9 +1,10 @@
-"""Errors for people: one line on standard error, and an exit code. Bugs still raise."""
+"""Errors of a command: one line on standard error and an exit code. Bugs show a traceback."""
 
 from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -24,11 +25,19 @@ _ARGUMENT = re.compile(rf"(?<![\w-])({'|'.join(FLAGS)})(?==| must )")
 
 
 class CommandError(Exception):
-    """Something that whoever typed the command can put right."""
+    """An error that the user of the command can correct."""
+
+
+def require_nvflare() -> None:
+    """Raise a CommandError unless NVFLARE, which only some commands need, is installed."""
+    if find_spec("nvflare") is None:
+        raise CommandError(
+            "this command needs NVFLARE: install it with pip install 'anamorph[federation]'"
+        )
 
 
 class OneLineErrors(TyperGroup):
-    """The group of all commands, which ends them with one line where input is to blame."""
+    """The group of all commands, which turns errors of input into one line."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -44,7 +53,7 @@ class OneLineErrors(TyperGroup):
             TableError,
             OSError,
         ) as error:
-            if isinstance(error, BrokenPipeError):  # who read the output has seen enough
+            if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
                 raise
             tell_error(_explained(error))
             raise typer.Exit(BAD_INPUT) from error
@@ -59,7 +68,7 @@ def tell_error(text: str) -> None:
 
 
 def _explained(error: Exception) -> str:
-    """Return what an exception says, with flags of the command in place of Python's arguments."""
+    """Return the text of an exception, with flags in place of the names of Python arguments."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return _ARGUMENT.sub(lambda found: FLAGS[found.group(1)], str(error))

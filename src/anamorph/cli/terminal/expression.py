@@ -1,11 +1,10 @@
-"""Sums of named things: "smiling-1 - neutral-1 + 0.5*neutral-2".
+"""Sums of names: "smiling-1 - neutral-1 + 0.5*neutral-2".
 
     sum   =  [sign] term {sign term}
     sign  =  "+" | "-"
     term  =  [number "*"] name
 
-Names may contain anything, also hyphens: only those that are known are names, and where several
-fit, the longest is meant.
+Names may contain any character, also hyphens: the longest known name at a place is taken.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def parse_sum(text: str, names: Iterable[str]) -> list[tuple[float, str]]:
     text : str
         E.g. "smiling-1 - neutral-1 + neutral-2".
     names : strings
-        All that are known.
+        All known names.
 
     Returns
     -------
@@ -41,7 +40,7 @@ def parse_sum(text: str, names: Iterable[str]) -> list[tuple[float, str]]:
     Raises
     ------
     CommandError
-        If it is not a sum of known names.
+        If the text is not a sum of known names.
     """
     known = sorted(names, key=len, reverse=True)
     terms: list[tuple[float, str]] = []
@@ -83,10 +82,10 @@ def _read_name(text: str, position: int, known: list[str]) -> str:
     if word is None:
         raise CommandError(f"{text!r} ends where a name should be: write sums like 'a - b + c'")
     close = get_close_matches(word.group(), known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"images are {_listed(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"images are {_list_some(known)}"
     raise CommandError(f"no image is called {word.group()!r}: {hint}")
 
 
-def _listed(names: list[str]) -> str:
+def _list_some(names: list[str]) -> str:
     shown = ", ".join(sorted(names)[:_MOST_LISTED])
     return shown if len(names) <= _MOST_LISTED else f"{shown} and {len(names) - _MOST_LISTED} more"

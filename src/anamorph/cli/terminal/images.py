@@ -1,4 +1,4 @@
-"""From what people type to image files: folders, patterns, tissue maps, tables of participants."""
+"""Image arguments of commands: files, folders, patterns, tissue maps, participants."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ _DIGITS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True)
 class ImageArguments:
-    """What a command was told about its images.
+    """The arguments of a command about its images.
 
     Attributes
     ----------
     arguments : list of str
-        Files, folders and patterns; with tissue maps one for each class.
+        Files, folders and patterns; one for each class with tissue maps.
     tissues : bool
+        Whether images are tissue maps; False by default.
     participants : Path or None
-        A table that chooses and names images.
+        A table that selects and names images; None by default.
     resample : bool
+        Whether to resample images onto one grid; False by default.
     cache : Path or None
+        Folder for decoded images; None, by default, for a temporary file.
     """
 
     arguments: Sequence[str]
@@ -40,7 +43,7 @@ class ImageArguments:
     cache: Path | None = None
 
     def find(self) -> ImageList:
-        """Return the files of all images, naturally sorted, and what images are called."""
+        """Return the files of all images, naturally sorted, and the names of the images."""
         from anamorph.images.names import identities_of, match_tissues
 
         files: list[tuple[Path, ...]]
@@ -55,10 +58,10 @@ class ImageArguments:
             files = [(path,) for path in find_files(self.arguments)]
         if self.participants is None:
             return ImageList(files, identities_of([group[0] for group in files]))
-        return _chosen(files, self.participants)
+        return _select_images(files, self.participants)
 
     def find_several(self) -> ImageList:
-        """Return the files of images to fit a model to, of which there must be some."""
+        """Return the files of images to fit a model to; at least two images are needed."""
         images = self.find()
         if len(images) > 1:
             return images
@@ -74,7 +77,7 @@ class ImageArguments:
         )
 
     def open_to_fit(self, model: ShapeAppearanceModel, images: ImageList, pad: int) -> FileImages:
-        """Return images to fit a model to, with a margin of some voxels."""
+        """Return images to fit a model to, with a margin of `pad` voxels."""
         from anamorph.images.files import FileImages
         from anamorph.likelihoods import LIKELIHOODS
         from anamorph.model.checks import check_choice
@@ -91,16 +94,16 @@ class ImageArguments:
         )
 
     def inputs(self, images: ImageList | None) -> list[Path]:
-        """Return every file that is read: those of the images, if any, and the table."""
+        """Return every file that the command reads: those of the images, if any, and the table."""
         files = [] if images is None else images.all_files
         return files if self.participants is None else [*files, self.participants]
 
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
-        """Return images as a model needs them."""
-        layout = model.image_format_
+        """Return images as a fitted model needs them."""
+        wanted = model.image_format_
         was_tissues = (
-            layout.likelihood == "categorical"
-            and layout.channel_axis is not None
+            wanted.likelihood == "categorical"
+            and wanted.channel_axis is not None
             and model.channel_axis is None
         )
         if was_tissues and not self.tissues:
@@ -108,7 +111,7 @@ class ImageArguments:
                 "this model was fitted to tissue maps: give --tissues, and a quoted pattern for "
                 "each class in the same order"
             )
-        n_classes = layout.n_channels - 1  # the last one is the background
+        n_classes = wanted.n_channels - 1  # the last one is the background
         if was_tissues and len(images.files[0]) != n_classes:
             raise CommandError(
                 f"this model was fitted to tissue maps of {n_classes} classes: give as many quoted "
@@ -119,12 +122,12 @@ class ImageArguments:
 
 @dataclass(frozen=True)
 class ImageList:
-    """Files of images, and what the images are called.
+    """Files of images, and the names of the images.
 
     Attributes
     ----------
     files : list of tuples of Path
-        One for every image, or one for every image and class.
+        One file for each image, or one for each class of each image.
     names : list of str
         All different.
     """
@@ -137,12 +140,12 @@ class ImageList:
 
     @property
     def for_reader(self) -> list[Any]:
-        """What `FileImages` takes."""
+        """The files in the form that `FileImages` takes."""
         return [group[0] if len(group) == 1 else group for group in self.files]
 
     @property
     def all_files(self) -> list[Path]:
-        """Every file."""
+        """All files in one list."""
         return [path for group in self.files for path in group]
 
     def take(self, numbers: Sequence[int]) -> ImageList:
@@ -153,16 +156,17 @@ class ImageList:
 def columns_of(
     images: ImageList, participants: Path | None, names: Sequence[str], what: str
 ) -> dict[str, list[str]]:
-    """Return columns of a table of participants, a text for each image, by name.
+    """Return columns of a table of participants by name, with one text per image.
 
     Parameters
     ----------
     images : ImageList
     participants : Path or None
-        The table, which is needed if there are names.
+        The table; required if there are names.
     names : list of str
+        Names of the columns.
     what : str
-        Which options name the columns, for an error.
+        Options that name columns, for an error message.
     """
     from anamorph.images.participants import read_participants
 
@@ -180,13 +184,13 @@ def find_files(arguments: Sequence[str]) -> list[Path]:
     Parameters
     ----------
     arguments : list of str
-        Files; folders, whose image files are meant; patterns, where the shell has left them.
+        Files; folders, for all image files in them; patterns that the shell did not expand.
     """
     found: list[Path] = []
     for argument in arguments:
         path = Path(argument)
         if path.is_dir():
-            found += _images_in(path)
+            found += _find_in_folder(path)
         elif not path.exists() and glob.has_magic(argument):
             matches = [Path(match) for match in glob.glob(argument, recursive=True)]
             if not matches:
@@ -198,12 +202,12 @@ def find_files(arguments: Sequence[str]) -> list[Path]:
 
 
 def natural_order(path: Path) -> list[tuple[int, int | str]]:
-    """Return what to sort paths by, so that numbers in them count as numbers."""
+    """Return a sort key of a path that orders the numbers in it by value."""
     parts = _DIGITS.split(str(path))
     return [(0, int(part)) if part.isdecimal() else (1, part.lower()) for part in parts if part]
 
 
-def _images_in(folder: Path) -> list[Path]:
+def _find_in_folder(folder: Path) -> list[Path]:
     from anamorph.images.readers.formats import SUFFIXES, suffix_of
 
     found = [path for path in folder.iterdir() if suffix_of(path) and not path.name.startswith(".")]
@@ -212,8 +216,8 @@ def _images_in(folder: Path) -> list[Path]:
     return found
 
 
-def _chosen(files: list[tuple[Path, ...]], participants: Path) -> ImageList:
-    """Return the images whose participant is in a table, called as they are there."""
+def _select_images(files: list[tuple[Path, ...]], participants: Path) -> ImageList:
+    """Return the images whose participant is in a table, named by participant."""
     from anamorph.images.participants import read_participants
 
     table = read_participants(participants)

@@ -1,4 +1,4 @@
-"""What commands say: text for people, or one JSON object for machines, or nothing."""
+"""The output of commands: text for people, one JSON object for programs, or nothing."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _logger = logging.getLogger("anamorph")
-_LONGEST_LINE = 1000  # of a table that no terminal shows
+_LONGEST_LINE = 1000  # of a table that goes to a file or a pipe
 
 
 def counted(number: int, thing: str) -> str:
-    """Return a number of things in words, e.g. "1 image" or "3 images"."""
+    """Return a number with its noun, e.g. "1 image" or "3 images"."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 class Messages:
-    """Where the text of a command goes.
+    """The output of one command.
 
-    Text goes to standard output, or to standard error where standard output is for JSON.
+    Text goes to standard output, or to standard error if standard output is for JSON.
 
     Parameters
     ----------
     command : str
-        Its name, which the JSON object begins with.
+        Name of the command, the first entry of the JSON object.
     quiet : bool
-        Whether to say nothing but what was asked for.
+        Whether to print only what was asked for.
     as_json : bool
         Whether to end with a JSON object on standard output.
     """
@@ -45,18 +45,18 @@ class Messages:
         self._result: dict[str, Any] = {"command": command}
 
     def say(self, text: str) -> None:
-        """Say one line."""
+        """Print one line."""
         self.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     def show(self, thing: RenderableType) -> None:
-        """Show a table, except where JSON holds the same."""
+        """Print a table, unless the JSON object holds the same."""
         if not self.as_json:
             self.console.print(thing)
 
     def answer(self, thing: RenderableType) -> None:
-        """Show what was asked for, which is no message: also when quiet, but not beside JSON.
+        """Print what was asked for, even if quiet, unless the JSON object holds the same.
 
-        Other programs get lines as long as they are.
+        Lines are not wrapped in files and pipes.
         """
         from rich.console import Console
 
@@ -68,7 +68,7 @@ class Messages:
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """Show that something goes on: a spinner on a terminal, a line elsewhere."""
+        """Show that work is in progress: a spinner on a terminal, a line elsewhere."""
         if not self.console.is_terminal:
             self.say(text)
             yield
@@ -81,13 +81,13 @@ class Messages:
         self._result |= facts
 
     def wrote(self, *paths: Path, look_at: Path | None = None) -> None:
-        """Say and note which files were written.
+        """Print which files were written, and add them to the JSON object.
 
         Parameters
         ----------
         *paths : Path
         look_at : Path, optional
-            The one of them that shows all, named also where they are many.
+            The file to open first, named even if there are many; none by default.
         """
         self.result(files=[str(path) for path in paths])
         if len(paths) <= _MOST_NAMED:
@@ -105,7 +105,7 @@ _MOST_NAMED = 3
 
 
 class _LogToMessages(logging.Handler):
-    """Warnings of the numerical core, said as the command says everything."""
+    """Prints warnings of the numerical core as messages of the command."""
 
     def __init__(self, messages: Messages) -> None:
         super().__init__(logging.WARNING)
@@ -117,7 +117,7 @@ class _LogToMessages(logging.Handler):
 
 @contextmanager
 def talking(command: str, quiet: bool, as_json: bool) -> Iterator[Messages]:
-    """Give a command its messages, and print the JSON object once it has succeeded."""
+    """Yield the messages of a command, and print its JSON object when it has succeeded."""
     messages = Messages(command, quiet, as_json)
     handler = _LogToMessages(messages)
     _logger.addHandler(handler)

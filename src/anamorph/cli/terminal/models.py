@@ -1,4 +1,4 @@
-"""Model files, opened for a command, and how their images are written."""
+"""Models of commands: loading them, their latents, and writing their images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 def load_model(
     path: Path, threads: int | None = None, device: str | None = None
 ) -> ShapeAppearanceModel:
-    """Return the model in a file, to be used with some threads or on a GPU."""
+    """Return the model in a file.
+
+    Parameters
+    ----------
+    path : Path
+    threads : int, optional
+        One per processor by default.
+    device : str, optional
+        "cpu" by default.
+    """
     from anamorph.arrays.devices import DEVICES
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.model.checks import check_choice
@@ -36,7 +45,7 @@ def load_model(
 
 
 def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
-    """Return how images of a model become files."""
+    """Return how to write the images of a model."""
     from anamorph.storage.outputs import ImageOutput, has_bounded_intensities
 
     if probabilities and model.likelihood != "categorical":
@@ -50,15 +59,15 @@ def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
 
 @dataclass(frozen=True)
 class LatentSource:
-    """Latents that are in a table, or can be found from images.
+    """Latents in a table, or latents of images that have yet to be encoded.
 
     Attributes
     ----------
     names : N strings
     inputs : list of Path
-        The files that they come from.
+        The files that are read.
     find : callable
-        Returns the latents (n, K) of some images, given their numbers.
+        Returns the latents (n, K) of images with given numbers.
     """
 
     names: list[str]
@@ -69,7 +78,7 @@ class LatentSource:
 def latent_source(
     model: ShapeAppearanceModel, given: ImageArguments, table: Path | None, messages: Messages
 ) -> LatentSource:
-    """Return latents from a table or from images, of which one is given."""
+    """Return the latents of a table or of images; exactly one of them must be given."""
     from anamorph.storage.tables import read_latents
 
     if bool(given.arguments) == (table is not None):
@@ -80,7 +89,7 @@ def latent_source(
             names, [table, *given.inputs(None)], lambda numbers: latents[list(numbers)]
         )
     found = given.find()
-    given.open_for(model, found)  # what is wrong with a header is said before the work begins
+    given.open_for(model, found)  # checks all headers before the work begins
 
     def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
         files: Any = given.open_for(model, found.take(numbers))
@@ -96,7 +105,7 @@ def write_images(
     paths: Sequence[Path],
     make: Callable[[slice], NDArray[np.floating]],
 ) -> None:
-    """Make images a few at a time, and write each to its file.
+    """Compute images a few at a time, and write each to its file.
 
     Parameters
     ----------
@@ -104,7 +113,7 @@ def write_images(
     output : ImageOutput
     paths : N paths
     make : callable
-        Returns some of the N images, as the model gives them.
+        Returns some of the N images, (n, C, *space).
     """
     from anamorph.model.predicting import planner_in_memory
 

@@ -1,29 +1,36 @@
-"""Where outputs go: never onto inputs, and onto what is there only when that is wanted."""
+"""Output files: they never replace inputs, and replace other files only with --force."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from anamorph.cli.terminal.errors import CommandError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+_DOTS_PER_INCH = 150
+
 
 def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force: bool) -> None:
-    """Make the folders of files that will be written, and raise a CommandError if one may not be.
+    """Create the folders of output files, and raise a CommandError if one cannot be written.
 
-    Called before the work begins: nobody waits for hours to learn that the result has no place.
+    Called before the work begins: a fit of hours must not end without a place for its result.
 
     Parameters
     ----------
     paths : list of Path
         Files to write.
     inputs : list of Path or None
-        Files that are read, which are not replaced even by force; None was not given.
+        Files that the command reads, which even `force` does not replace; none by default. None
+        stands for an option that was not given.
     force : bool
-        Whether files that exist may be replaced.
+        Whether existing files may be replaced.
     """
-    kept = _real(inputs)
+    kept = _real_paths(inputs)
     for path in paths:
         if os.path.realpath(path) in kept:
             raise CommandError(f"{path} is one of the inputs: write somewhere else")
@@ -41,15 +48,15 @@ def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force:
 
 
 def check_checkpoint(path: Path, others: Iterable[Path | None]) -> None:
-    """Raise a CommandError if a checkpoint, which is removed at the end, is one of other files.
+    """Raise a CommandError if a checkpoint, which a fit removes at its end, is another file.
 
     Parameters
     ----------
     path : Path
     others : list of Path or None
-        Files that the fit reads or writes; None was not given.
+        Other files that the fit reads or writes; None stands for an option that was not given.
     """
-    if os.path.realpath(path) in _real(others):
+    if os.path.realpath(path) in _real_paths(others):
         raise CommandError(
             f"--checkpoint {path} is an input or output of the fit, and would be removed at its "
             "end: give another file"
@@ -57,13 +64,13 @@ def check_checkpoint(path: Path, others: Iterable[Path | None]) -> None:
 
 
 def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
-    """Return a file in a folder for each name, all different.
+    """Return a path in a folder for each name, all different.
 
     Parameters
     ----------
     folder : Path
     names : list of str
-        Of images; a slash in them becomes an underscore.
+        Names of images; a slash in them becomes an underscore.
     ending : str
         E.g. "_reconstruction.nii.gz".
     """
@@ -75,11 +82,19 @@ def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
     return [folder / f"{stem}{ending}" for stem in stems]
 
 
-def beside(output: Path, ending: str) -> Path:
-    """Return a file beside the model file, e.g. with ".latents.tsv" for ".safetensors"."""
-    return output.with_name(output.name.removesuffix(".safetensors") + ending)
+def path_beside(model_file: Path, ending: str) -> Path:
+    """Return the path of a file beside a model file, e.g. "a.latents.tsv" for "a.safetensors"."""
+    return model_file.with_name(model_file.name.removesuffix(".safetensors") + ending)
 
 
-def _real(paths: Iterable[Path | None]) -> set[str]:
-    """Return where paths lead to, links followed, without those that were not given."""
+def save_figure(figure: Figure | SubFigure, path: Path) -> None:
+    """Write a figure of `anamorph.plots` to a PNG file, completely or not at all."""
+    from anamorph.storage.replace import replacing
+
+    with replacing(path) as temporary:
+        cast("Figure", figure).savefig(temporary, dpi=_DOTS_PER_INCH, bbox_inches="tight")
+
+
+def _real_paths(paths: Iterable[Path | None]) -> set[str]:
+    """Return the real paths, with links followed, of the paths that were given."""
     return {os.path.realpath(path) for path in paths if path is not None}

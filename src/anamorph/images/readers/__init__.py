@@ -1,1 +1,1 @@
-"""Readers: NIfTI, pictures, arrays and label maps."""
+"""Readers of NIfTI files, pictures, arrays and label maps: each returns a `Source`."""

@@ -1,11 +1,11 @@
-"""Which reader opens which file."""
+"""The reader of each file format, chosen by the suffix of the file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from anamorph.images.errors import ImageError
-from anamorph.images.guard import stamp_of
+from anamorph.images.guard import read_stamp
 from anamorph.images.readers import nifti, numpyfiles, pictures
 from anamorph.images.readers.source import Source
 
@@ -13,16 +13,20 @@ SUFFIXES = (*nifti.SUFFIXES, *pictures.SUFFIXES, *numpyfiles.SUFFIXES)
 
 
 def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
-    """Open an image file of any kind, or raise an ImageError that says what is wrong with it.
+    """Open an image file of any format, or raise an ImageError that says what is wrong with it.
 
     Parameters
     ----------
     path : Path
     channel_axis : int or None
-        Axis of the stack of images that holds channels or classes. Pictures know on their own
-        whether they are in colour, and NIfTI files have channels last.
+        Axis of the stack of images that holds channels or classes. Ignored for pictures, whose
+        files say whether they are in colour; NIfTI files always have channels last.
     as_labels : bool
         Whether the image is a label map.
+
+    Returns
+    -------
+    Source
     """
     suffix = suffix_of(path)
     if suffix in nifti.SUFFIXES:
@@ -31,12 +35,12 @@ def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
         return pictures.open_picture(path, as_labels=as_labels)
     if suffix in numpyfiles.SUFFIXES:
         return numpyfiles.open_array(path, channel_axis, as_labels=as_labels)
-    stamp_of(path)  # what is no file at all has other problems
+    read_stamp(path)  # a missing file has another error
     raise ImageError(f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out")
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix of an image file in lower case, ".nii.gz" being one."""
+    """Return the suffix of an image file in lower case, e.g. ".nii.gz"; "" if it is no image."""
     name = path.name.lower()
     return max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len, default="")
 

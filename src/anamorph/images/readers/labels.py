@@ -1,4 +1,4 @@
-"""Label maps: whole numbers inside files, one channel per class for a model."""
+"""Label maps: integers in files, one channel per class in a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_CLASSES = 256
 
 
 def as_labels(path: Path, voxels: NDArray[Any]) -> NDArray[np.int16]:
-    """Return whole numbers of any type as labels, MISSING where they are NaN."""
+    """Return integers of any type as labels, MISSING for NaN."""
     if voxels.dtype.kind == "f":
         missing = np.isnan(voxels)
         voxels = np.where(missing, 0, voxels)
@@ -36,7 +36,7 @@ def as_labels(path: Path, voxels: NDArray[Any]) -> NDArray[np.int16]:
 
 
 def one_hot(labels: NDArray[np.int16], n_classes: int) -> NDArray[np.float32]:
-    """Return labels (*space) as classes (n_classes, *space), NaN where missing."""
+    """Return labels (*space) as channels (n_classes, *space) of 0 and 1, NaN where missing."""
     classes = np.arange(n_classes, dtype=np.int16).reshape(-1, *(1,) * labels.ndim)
     channels = np.asarray(labels == classes, np.float32)
     channels[:, labels == MISSING] = np.nan

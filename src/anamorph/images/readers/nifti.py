@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Affine, Grid
-from anamorph.images.guard import check_size, quiet, reading, stamp_of, times
+from anamorph.images.guard import check_size, format_shape, quiet, read_stamp, reading
 from anamorph.images.readers.source import Source, check_numbers, scale_of
 
 SUFFIXES = (".nii", ".nii.gz")
@@ -51,8 +51,12 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
     path : Path
     has_channels : bool
         Whether the last axis holds channels. Other trailing axes must have length 1.
+
+    Returns
+    -------
+    Source
     """
-    stamp = stamp_of(path)
+    stamp = read_stamp(path)
     is_compressed = _is_compressed(path)
     with reading(path, _KIND, _DAMAGE), quiet():
         header = _read_header(path)
@@ -63,7 +67,7 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
     check_size(path, shape, n_bytes, stamp[0], is_compressed=is_compressed)
     check_numbers(path, proxy.dtype)
     _check_affine(path, affine)
-    space, channels = _split(path, shape, has_channels)
+    space, channels = _split_shape(path, shape, has_channels)
     is_raw = (proxy.slope, proxy.inter) == (1, 0)
     return Source(
         path=path,
@@ -81,7 +85,7 @@ def _is_compressed(path: Path) -> bool:
 
 
 def _read_header(path: Path) -> Nifti1Header:
-    """Return the header alone: extensions of any length may follow, which nobody needs."""
+    """Return the header without its extensions, which may have any length."""
     with gzip.open(path) if _is_compressed(path) else path.open("rb") as stream:
         raw = stream.read(max(_HEADERS))
     if raw.startswith(_GZIP_MAGIC):
@@ -100,28 +104,28 @@ def _decode(path: Path, shape: tuple[int, ...]) -> NDArray[Any]:
             return np.asanyarray(proxy).reshape(shape)
 
 
-def _split(
+def _split_shape(
     path: Path, shape: tuple[int, ...], has_channels: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the lengths of axes in space, and of the axis of channels."""
+    """Return the shape of the grid, and the length of the channel axis if there is one."""
     channels = shape[-1:] if has_channels and len(shape) > 3 else ()
     rest = shape[: len(shape) - len(channels)]
     while len(rest) > 2 and rest[-1] == 1:
         rest = rest[:-1]
     if has_channels and not channels:
         raise ImageError(
-            f"{path} is {times(shape)}, without an axis of channels: leave channel_axis out"
+            f"{path} is {format_shape(shape)}, without an axis of channels: leave channel_axis out"
         )
     if len(rest) not in (2, 3):
         raise ImageError(
-            f"{path} is {times(shape)}, and an image has 2 or 3 axes: give one volume per file, "
-            "or channel_axis=-1 if the last axis holds channels or classes"
+            f"{path} is {format_shape(shape)}, and an image has 2 or 3 axes: give one volume per "
+            "file, or channel_axis=-1 if the last axis holds channels or classes"
         )
     return rest, channels
 
 
 def _check_affine(path: Path, affine: Affine) -> None:
-    if not (np.abs(affine) < _FARTHEST).all():  # nor where it is NaN
+    if not (np.abs(affine) < _FARTHEST).all():  # false for NaN
         raise ImageError(f"{path} has an affine that is not finite: set its sform or qform again")
     edges = np.linalg.norm(affine[:3, :3], axis=0)
     if edges.min() > 0 and abs(np.linalg.det(affine[:3, :3] / edges)) > _LEAST_VOLUME:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid
-from anamorph.images.guard import check_size, quiet, reading, stamp_of, times
+from anamorph.images.guard import check_size, format_shape, quiet, read_stamp, reading
 from anamorph.images.readers.source import Source, check_numbers, check_range_is_known, scale_of
 
 SUFFIXES = (".npy", ".npz")
@@ -45,9 +45,13 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
     channel_axis : int or None
         Axis of the stack of images that holds channels.
     as_labels : bool
-        Whether integers are labels, and not intensities.
+        Whether integers are labels, not intensities.
+
+    Returns
+    -------
+    Source
     """
-    stamp = stamp_of(path)
+    stamp = read_stamp(path)
     is_compressed = path.suffix.lower() == ".npz"
     with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, n_stored):
         shape, dtype = _read_header(path, stream)
@@ -58,8 +62,8 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
     space = tuple(length for n, length in enumerate(shape) if n != axis)
     if len(space) not in (2, 3):
         raise ImageError(
-            f"{path} is {times(shape)}, and an image has 2 or 3 axes: give one image per file, "
-            "and channel_axis if it has channels"
+            f"{path} is {format_shape(shape)}, and an image has 2 or 3 axes: give one image per "
+            "file, and channel_axis if it has channels"
         )
     return Source(
         path=path,
@@ -74,7 +78,7 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
-    """Open the one array of a file: a stream, and the number of bytes that store it."""
+    """Yield a stream of the one array in a file, and the number of bytes that store it."""
     with open(path, "rb") as file:
         if path.suffix.lower() == ".npy":
             yield file, path.stat().st_size
@@ -109,7 +113,7 @@ def _axis_of_channels(path: Path, shape: tuple[int, ...], channel_axis: int | No
     if not -n_axes <= channel_axis < n_axes or channel_axis % n_axes == 0:
         raise ImageError(
             f"channel_axis must be an axis of the stack of images, not 0, got {channel_axis} for "
-            f"{path} of {times(shape)}"
+            f"{path} of {format_shape(shape)}"
         )
     return channel_axis % n_axes - 1
 

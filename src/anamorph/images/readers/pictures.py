@@ -1,4 +1,4 @@
-"""PNG, JPEG and TIFF files, by Pillow: grey, colour, indexed labels; transparent is missing."""
+"""PNG, JPEG and TIFF files, read by Pillow: grey, colour or indexed; transparent is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid
-from anamorph.images.guard import check_size, quiet, reading, stamp_of
+from anamorph.images.guard import check_size, quiet, read_stamp, reading
 from anamorph.images.readers.source import Source, check_range_is_known
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
@@ -27,7 +27,7 @@ _FORMATS = ("PNG", "JPEG", "TIFF")
 _DAMAGE = (
     OSError,
     Image.DecompressionBombError,
-    SyntaxError,  # Pillow's word for a broken file
+    SyntaxError,  # raised by Pillow for damaged files
     EOFError,
     ValueError,
     TypeError,
@@ -49,11 +49,15 @@ def open_picture(path: Path, *, as_labels: bool) -> Source:
     ----------
     path : Path
     as_labels : bool
-        Whether an indexed picture stands for its indices, not for its colours.
+        Whether the values of an indexed picture are its indices, not its colours.
+
+    Returns
+    -------
+    Source
     """
-    stamp = stamp_of(path)
+    stamp = read_stamp(path)
     with reading(path, _KIND, _DAMAGE), quiet(), Image.open(path, formats=_FORMATS) as image:
-        mode = _mode(image, as_labels)
+        mode = _pixel_mode(image, as_labels)
         space = (image.height, image.width)
         if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
             raise ImageError(f"{path} has several pages: give one picture per file")
@@ -76,7 +80,7 @@ def open_picture(path: Path, *, as_labels: bool) -> Source:
 
 @contextmanager
 def _standard_error_closed() -> Iterator[None]:
-    """Keep what libtiff, written in C, prints about damaged files from the terminal."""
+    """Hide what libtiff, a C library, prints about damaged files."""
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -92,8 +96,8 @@ def _is_photo(image: Image.Image) -> bool:
     return image.format in ("JPEG", "MPO")
 
 
-def _mode(image: Image.Image, as_labels: bool) -> str:
-    """Return the mode of Pillow in which pixels are read."""
+def _pixel_mode(image: Image.Image, as_labels: bool) -> str:
+    """Return the Pillow mode in which to read the pixels."""
     if image.mode.startswith("I;16"):
         return "I;16"
     if image.mode in _SCALES or (as_labels and image.mode == "P"):
@@ -106,7 +110,7 @@ def _mode(image: Image.Image, as_labels: bool) -> str:
 
 def _decode(path: Path, as_labels: bool) -> NDArray[Any]:
     with reading(path, _KIND, _DAMAGE), quiet(), Image.open(path, formats=_FORMATS) as image:
-        mode = _mode(image, as_labels)
+        mode = _pixel_mode(image, as_labels)
         if image.format == "TIFF":
             with _standard_error_closed():
                 image.load()

@@ -1,4 +1,4 @@
-"""Images brought onto another grid by their affines, missing outside their field of view."""
+"""Resampling onto another grid by the affines; voxels outside the field of view are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HALF = 0.5  # the field of view ends half a voxel beyond the centres of the out
 
 
 def resample(image: NDArray[Any], source: Grid, target: Grid) -> NDArray[np.float32]:
-    """Interpolate intensities linearly.
+    """Return intensities on another grid, by linear interpolation.
 
     Parameters
     ----------
@@ -27,10 +27,11 @@ def resample(image: NDArray[Any], source: Grid, target: Grid) -> NDArray[np.floa
     Returns
     -------
     array of shape (C, *target.space)
-        NaN outside the field of view, and where most of what surrounds a voxel is missing.
+        NaN outside the field of view, and where most of the interpolation weight is on missing
+        voxels.
     """
     transform = _voxels_to_voxels(source, target)
-    outside = _outside(transform, source, target)
+    outside = _find_outside(transform, source, target)
     result = np.empty((len(image), *target.space), np.float32)
     for channel, interpolated in zip(image.astype(np.float32), result, strict=True):
         missing = np.isnan(channel)
@@ -44,9 +45,9 @@ def resample(image: NDArray[Any], source: Grid, target: Grid) -> NDArray[np.floa
 
 
 def resample_labels(labels: NDArray[np.int16], source: Grid, target: Grid) -> NDArray[np.int16]:
-    """Take the label of the nearest voxel, MISSING outside; shapes as in `resample`."""
+    """Return the labels of the nearest voxels, MISSING outside; shapes as in `resample`."""
     transform = _voxels_to_voxels(source, target)
-    outside = _outside(transform, source, target)
+    outside = _find_outside(transform, source, target)
     result = np.stack([_interpolate(channel, transform, target, 0) for channel in labels])
     result[:, outside] = MISSING
     return result
@@ -62,27 +63,27 @@ def _voxels_to_voxels(source: Grid, target: Grid) -> NDArray[np.float64]:
 def _interpolate(
     channel: NDArray[Any], transform: NDArray[np.float64], target: Grid, order: int
 ) -> NDArray[Any]:
-    """Interpolate one channel, going on with the outermost voxels outside."""
+    """Interpolate one channel; the outermost voxels extend beyond the grid."""
     result: NDArray[Any] = affine_transform(
-        channel.reshape(_in_3d(channel.shape)),
+        channel.reshape(_shape_in_3d(channel.shape)),
         transform[:3, :3],
         transform[:3, 3],
-        _in_3d(target.space),
+        _shape_in_3d(target.space),
         order=order,
         mode="nearest",
     )
     return result.reshape(target.space)
 
 
-def _outside(transform: NDArray[np.float64], source: Grid, target: Grid) -> NDArray[np.bool_]:
-    """Return which voxels of the target are outside the field of view of the source."""
-    voxels = np.ogrid[tuple(slice(length) for length in _in_3d(target.space))]
-    outside = np.zeros(_in_3d(target.space), np.bool_)
-    for row, length in zip(transform[:3], _in_3d(source.space), strict=True):
+def _find_outside(transform: NDArray[np.float64], source: Grid, target: Grid) -> NDArray[np.bool_]:
+    """Return the voxels of the target that are outside the field of view of the source."""
+    voxels = np.ogrid[tuple(slice(length) for length in _shape_in_3d(target.space))]
+    outside = np.zeros(_shape_in_3d(target.space), np.bool_)
+    for row, length in zip(transform[:3], _shape_in_3d(source.space), strict=True):
         position = sum((step * index for step, index in zip(row, voxels, strict=False)), row[3])
         outside |= (position < -_HALF) | (position > length - _HALF)
     return outside.reshape(target.space)
 
 
-def _in_3d(space: tuple[int, ...]) -> tuple[int, ...]:
+def _shape_in_3d(space: tuple[int, ...]) -> tuple[int, ...]:
     return (*space, *(1,) * (3 - len(space)))
