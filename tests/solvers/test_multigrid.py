@@ -7,7 +7,7 @@ import pytest
 
 from anamorph.solvers.layout import Layout
 from anamorph.solvers.multigrid import coarser_grid, multigrid
-from anamorph.solvers.operators import Operator
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import Regulariser
 from anamorph.solvers.transfer import prolong, restrict
 from tests.solvers.systems import random_hessian
@@ -61,7 +61,7 @@ def level_and_operator(shape, penalty, hessian):
     layout = Layout(shape, 1, DTYPE)
     voxel_size = (1.0,) * n
     regulariser = Regulariser(penalty, voxel_size, n)
-    operator = Operator(layout, voxel_size, regulariser, layout.load(hessian[None]))
+    operator = SystemOperator(layout, voxel_size, regulariser, layout.load(hessian[None]))
     return multigrid(operator), operator
 
 

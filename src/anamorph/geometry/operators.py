@@ -18,7 +18,7 @@ from anamorph.arrays.namespaces import (
     is_on_device,
     kernels_for,
 )
-from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.fields import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import (
     VELOCITY_WEIGHTS,
     angular_frequencies,

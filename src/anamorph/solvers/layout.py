@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.arrays.namespaces import kernels_for
-from anamorph.kernels.cpu import smoothing
-from anamorph.kernels.cpu.blocks import BlockLayout
+from anamorph.kernels.blocks import BlockLayout
+from anamorph.kernels.cpu import halos, smoothing
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
 Field = NDArray[np.floating]
@@ -63,8 +63,7 @@ class Layout(BlockLayout):
 
     def fill_halo(self, block: Field) -> None:
         """Copy the voxels at both ends of each axis into the halo at its other end."""
-        kernels = kernels_for(block, "anamorph.kernels.cpu.blocks")
-        kernels.fill_halo_of(block.reshape(-1), block.shape)
+        kernels_for(block, halos.__name__).fill_halo(block.reshape(-1), block.shape)
 
     @cached_property
     def _row_length(self) -> int:
@@ -101,7 +100,9 @@ class Layout(BlockLayout):
         """Return the scalar product of two fields in every lane, summed in float64."""
         if self.is_on_device:
             kernels = kernels_for(a, smoothing.__name__)
-            on_device: PerLane = kernels.dot_per_lane(flat(a), flat(b), self.padded, self.lanes)
+            on_device: PerLane = kernels.dot_per_lane(
+                by_component(a), by_component(b), self.padded, self.lanes
+            )
             return on_device
         rows, length = self._interior_rows, self.space[-1] * self.lanes
         by_rows = (a.shape[0], -1, self._row_length)
@@ -130,8 +131,8 @@ class Layout(BlockLayout):
         _in_slabs(lambda a, b: kernel(out, row, x, a, b), out.shape[0], row.size)
 
 
-def flat(field: Field) -> Field:
-    """Return a field seen as (components, padded voxels and lanes)."""
+def by_component(field: Field) -> Field:
+    """Return a field as a view of shape (components, padded voxels and lanes)."""
     return field.reshape(field.shape[0], -1)
 
 

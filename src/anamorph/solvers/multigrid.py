@@ -17,8 +17,8 @@ from math import prod
 import numpy as np
 
 from anamorph.arrays.namespaces import kernels_for
-from anamorph.solvers.layout import Field, flat
-from anamorph.solvers.operators import Operator
+from anamorph.solvers.layout import Field, by_component
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import rough_spectrum
 from anamorph.solvers.transfer import prolong, restrict
 
@@ -36,7 +36,7 @@ _LARGEST_ANISOTROPY = 1.5
 _RELATIVE_RIDGE = 1e-6
 
 
-def multigrid(operator: Operator) -> Level:
+def multigrid(operator: SystemOperator) -> Level:
     """Return the finest level of the hierarchy of grids below `operator`."""
     is_coarsest = prod(operator.layout.space) <= _LARGEST_DENSE
     return CoarsestLevel(operator) if is_coarsest else SmoothedLevel(operator)
@@ -45,7 +45,7 @@ def multigrid(operator: Operator) -> Level:
 class CoarsestLevel:
     """The level that is solved exactly."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: SystemOperator) -> None:
         self.operator, self._layout = operator, operator.layout
         matrices = operator.dense()
         if operator.regulariser.penalty[0] == 0:
@@ -66,7 +66,7 @@ class CoarsestLevel:
 class SmoothedLevel:
     """A level whose errors are smoothed, then passed on to the next coarser level."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: SystemOperator) -> None:
         self.operator, self._layout = operator, operator.layout
         self._inverse_blocks = operator.inverse_blocks()
         n_components = operator.regulariser.n_components
@@ -106,19 +106,19 @@ class SmoothedLevel:
                 self.operator.subtract(self._residual, self._step)
             fields = self._step, self._correction, self._residual, self._inverse_blocks
             relax = kernels_for(self._step, "anamorph.kernels.cpu.smoothing").relax
-            self._layout.over_voxels(relax, *map(flat, fields), self.operator.pairs, inertia, rate)
+            self._layout.over_voxels(relax, *map(by_component, fields), inertia, rate)
             self._layout.fill_halo(self._step)
 
 
 Level = CoarsestLevel | SmoothedLevel
 
 
-def _coarsened(operator: Operator) -> Operator:
+def _coarsened(operator: SystemOperator) -> SystemOperator:
     """Return the operator on the next coarser grid: L rediscretised, H averaged."""
     shape, spacing = coarser_grid(operator.layout.space, operator.spacing)
     layout = replace(operator.layout, space=shape)
     hessian = restrict(operator.hessian, layout)
-    return Operator(layout, spacing, operator.regulariser, hessian)
+    return SystemOperator(layout, spacing, operator.regulariser, hessian)
 
 
 def coarser_grid(
@@ -134,7 +134,7 @@ def coarser_grid(
 
 
 def _chebyshev(
-    operator: Operator, coarse_shape: tuple[int, ...]
+    operator: SystemOperator, coarse_shape: tuple[int, ...]
 ) -> list[tuple[np.floating, np.floating]]:
     """Return the inertia and the rate of each relaxation.
 

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.arrays.namespaces import beside, is_on_device, to_host
-from anamorph.geometry.grid import as_float, check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.fields import as_float, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import FIELD_WEIGHTS, VELOCITY_WEIGHTS
 from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.conjugate_gradients import conjugate_gradients
 from anamorph.solvers.layout import Field, Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.operators import Operator
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import Regulariser
 from anamorph.solvers.systems import Systems, check_systems
 
@@ -216,7 +216,7 @@ def _solve_block(
     inverse_weight = inverse_weight.reshape(-1, *(1 for _ in gradient.shape[1:]))
     hessian = layout.load(systems.hessian[block] * inverse_weight)
     right_hand_side = layout.load(gradient * inverse_weight)
-    operator = Operator(layout, regulariser.voxel_size, regulariser, hessian)
+    operator = SystemOperator(layout, regulariser.voxel_size, regulariser, hessian)
     level = multigrid(operator)
     if systems.start is None:
         x = level.full(right_hand_side)

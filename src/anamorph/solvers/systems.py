@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.arrays.namespaces import free_bytes, is_on_device
-from anamorph.geometry.grid import as_float
+from anamorph.geometry.fields import as_float
 from anamorph.kernels.threads import n_threads, slabs
 from anamorph.solvers.layout import Field
 from anamorph.solvers.regulariser import Regulariser

@@ -14,8 +14,8 @@ import numpy as np
 
 from anamorph.kernels.cuda import steps
 from anamorph.kernels.cuda.fourier import empty_fields
-from anamorph.kernels.cuda.launch import flat
-from anamorph.kernels.cuda.places import divisor
+from anamorph.kernels.cuda.launch import flattened
+from anamorph.kernels.cuda.places import as_divisor
 from anamorph.kernels.cuda.spectrum import SymbolProduct
 
 _FEWEST_THREADS = 2**17  # that keep a GPU busy
@@ -51,7 +51,7 @@ class Geodesic:
     ) -> None:
         self._n_images, d, *space = fields.shape
         self._n_voxels = math.prod(space)
-        self._shape = tuple(map(divisor, space))
+        self._shape = tuple(map(as_divisor, space))
         self._step = np.float32(1 / n_steps)
         self._velocity, self._momentum = (
             empty_fields(self._n_images, d, tuple(space)) for _ in range(2)
@@ -62,8 +62,8 @@ class Geodesic:
         self._is_long = cupy.zeros((2, self._n_images), np.int32)
         steps.begin_path(
             self._n_images * self._n_voxels,
-            *(flat(fields), -self._step, flat(self._velocity), flat(self._warps[0])),
-            *(self._is_long[0], self._shape, divisor(self._n_voxels)),
+            *(flattened(fields), -self._step, flattened(self._velocity), flattened(self._warps[0])),
+            *(self._is_long[0], self._shape, as_divisor(self._n_voxels)),
         )
         mean = cupy.empty((self._n_images, d), np.float32)
         SymbolProduct(self._velocity, operator, self._momentum, mean, mean_factor=float(has_mean))()
@@ -91,10 +91,10 @@ class Geodesic:
     def _prepare(self, now: int, next_: int) -> tuple[Any, ...]:
         """Prepare the kernels of a step that takes the warp from one field to the other."""
         n_images, n_voxels, shape = self._n_images, self._n_voxels, self._shape
-        velocity, momentum = flat(self._velocity), flat(self._momentum)
-        warp, spare = flat(self._warps[now]), flat(self._warps[next_])
+        velocity, momentum = flattened(self._velocity), flattened(self._momentum)
+        warp, spare = flattened(self._warps[now]), flattened(self._warps[next_])
         is_long, is_long_next = self._is_long[now], self._is_long[next_]
-        voxels = shape, divisor(n_voxels)
+        voxels = shape, as_divisor(n_voxels)
         turn = steps.transposed_jacobian_step.prepare(
             n_images * n_voxels, momentum, velocity, -self._step, spare, n_images, *voxels
         )
@@ -104,7 +104,7 @@ class Geodesic:
         push_short = steps.push_short_steps.prepare(
             n_images * n_runs * n_lines,
             *(spare, velocity, self._step, is_long, is_long_next, momentum),
-            *(shape, divisor(n_lines), divisor(n_runs), run),
+            *(shape, as_divisor(n_lines), as_divisor(n_runs), run),
         )
         n_workers = -(-n_voxels // _VOXELS_PER_WORKER)
         not_flat = [
@@ -113,7 +113,7 @@ class Geodesic:
         ]
         push_long = steps.push_long_steps.prepare(
             n_images * n_workers,
-            *(*not_flat[:2], self._step, is_long, not_flat[2], shape, divisor(n_workers)),
+            *(*not_flat[:2], self._step, is_long, not_flat[2], shape, as_divisor(n_workers)),
         )
         compose = steps.compose_step.prepare(
             n_images * n_voxels, warp, velocity, -self._step, spare, is_long_next, *voxels

@@ -24,11 +24,11 @@ import numpy as np
 from numba import cuda, types
 from numba.np.numpy_support import from_dtype
 
-from anamorph.kernels.compile import logger
+from anamorph.kernels.compile import logger, source_digest
 
 _THREADS_PER_BLOCK = 256
-_MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divide_quickly`
-_MOST_PLACES = 2**32  #: in an array that is handed over flat: see `places.index`
+_MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divided_quickly`
+_MOST_PLACES = 2**32  #: in an array that is handed over flat: see `places.shifted`
 # How the driver is told where the packed arguments are, and how many bytes.
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 _SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
@@ -69,7 +69,7 @@ class DeviceKernel:
         signature = types.void(*map(_numba_type, arguments))
         capability = cupy.cuda.Device().compute_capability
         name = f"{self.function.__module__}.{self.function.__name__}"
-        text = f"{name} {signature} {capability} {_source_digest()}"
+        text = f"{name} {signature} {capability} {source_digest()}"
         path = _cache_folder() / f"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}.ptx"
         if not path.exists():
             _say_once()
@@ -109,7 +109,7 @@ class Launch:
             raise RuntimeError(f"the GPU did not take a kernel: CUDA error {code}")
 
 
-def flat(array: Any) -> Any:
+def flattened(array: Any) -> Any:
     """Return an array seen as a flat one, never a copy of it: a kernel may write to it."""
     if not array.flags.c_contiguous:
         raise ValueError(f"kernels take contiguous arrays, got strides {array.strides}")
@@ -159,21 +159,6 @@ def _numba_type(argument: Any) -> Any:
     if isinstance(argument, tuple):
         return types.Tuple([_numba_type(item) for item in argument])
     return {int: types.int64, bool: types.boolean, np.float32: types.float32}[type(argument)]
-
-
-def sources() -> list[Path]:
-    """Return the files that kernels may be compiled from."""
-    package = Path(__file__).parents[2]
-    return sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/**/*.py")])
-
-
-@cache
-def _source_digest() -> str:
-    """Return a text that changes when any of the sources does."""
-    digest = hashlib.blake2b(digest_size=12)
-    for path in sources():
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 @cache

@@ -8,15 +8,15 @@ import cupy
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_kernel, flat
+from anamorph.kernels.cuda.launch import device_kernel, flattened
 from anamorph.kernels.cuda.places import (
-    divide,
-    divide_quickly,
-    divisor,
-    index,
-    length_of,
-    plus,
-    times,
+    divided,
+    divided_quickly,
+    as_divisor,
+    shifted,
+    read_length,
+    added,
+    multiplied,
 )
 from anamorph.kernels.cuda.stencils import row_product
 
@@ -26,15 +26,15 @@ _PARTIAL_SUMS = 1 << 17  # threads that share a scalar product
 @device_kernel
 def _relax(step, x, residual, inverse, width, is_full, components, inertia, rate, start, stop):
     """One thread per place, for all components, of which the compiler knows the number."""
-    v = plus(cuda.grid(1), start)
+    v = added(cuda.grid(1), start)
     if v >= stop:
         return
     for i in range(len(components)):
-        place = plus(v, times(i, width))
+        place = added(v, multiplied(i, width))
         descent = row_product(inverse, residual, v, width, i, len(components), is_full)
-        move = inertia * step[index(place, 0)] + rate * descent
-        step[index(place, 0)] = move
-        x[index(place, 0)] += move
+        move = inertia * step[shifted(place, 0)] + rate * descent
+        step[shifted(place, 0)] = move
+        x[shifted(place, 0)] += move
 
 
 def relax(
@@ -45,7 +45,7 @@ def relax(
     n_components, width = x.shape
     _relax(
         stop - start,
-        *(flat(step), flat(x), flat(residual), flat(inverse), width),
+        *(flattened(step), flattened(x), flattened(residual), flattened(inverse), width),
         *(len(pairs) > n_components, tuple(range(n_components)), inertia, rate, start, stop),
     )
 
@@ -86,7 +86,7 @@ def _sweep(matrix: dict[tuple[int, int], Any], k: int, size: int) -> None:
 
 @device_kernel
 def _add_scaled(out, factor, x):
-    row, v = divide(cuda.grid(1), factor.size)
+    row, v = divided(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] += factor[v] * x[row, v]
 
@@ -98,7 +98,7 @@ def add_scaled(out: Any, factor: Any, x: Any, start: int, stop: int) -> None:
 
 @device_kernel
 def _scale_and_add(out, factor, x):
-    row, v = divide(cuda.grid(1), factor.size)
+    row, v = divided(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] = factor[v] * out[row, v] + x[row, v]
 
@@ -114,21 +114,21 @@ def _sum_products(partial, a, b, n_components, width, n_places, padded, lanes, n
 
     padded, lanes : divisors
     """
-    worker, lane = divide_quickly(cuda.grid(1), lanes)
+    worker, lane = divided_quickly(cuda.grid(1), lanes)
     if worker >= n_workers:
         return
     total = np.float64(0)
     for voxel in range(worker, n_places, n_workers):
         rest, is_inside = np.int32(voxel), True
         for axis in range(len(padded) - 1, -1, -1):
-            rest, coordinate = divide_quickly(rest, padded[axis])
+            rest, coordinate = divided_quickly(rest, padded[axis])
             is_inside = is_inside and coordinate > 0
-            is_inside = is_inside and coordinate < plus(length_of(padded[axis]), -1)
+            is_inside = is_inside and coordinate < added(read_length(padded[axis]), -1)
         if is_inside:
-            place = plus(times(voxel, length_of(lanes)), lane)
+            place = added(multiplied(voxel, read_length(lanes)), lane)
             for _ in range(n_components):
-                total += np.float64(a[index(place, 0)]) * np.float64(b[index(place, 0)])
-                place = plus(place, width)
+                total += np.float64(a[shifted(place, 0)]) * np.float64(b[shifted(place, 0)])
+                place = added(place, width)
     partial[worker, lane] = total
 
 
@@ -139,7 +139,7 @@ def dot_per_lane(a: Any, b: Any, padded: tuple[int, ...], lanes: int) -> Any:
     partial = cupy.empty((n_workers, lanes), np.float64)
     _sum_products(
         n_workers * lanes,
-        *(partial, flat(a), flat(b), n_components, width, width // lanes),
-        *(tuple(map(divisor, padded)), divisor(lanes), n_workers),
+        *(partial, flattened(a), flattened(b), n_components, width, width // lanes),
+        *(tuple(map(as_divisor, padded)), as_divisor(lanes), n_workers),
     )
     return partial.sum(axis=0)

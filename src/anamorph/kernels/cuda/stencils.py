@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_function, device_kernel, flat
+from anamorph.kernels.cuda.launch import device_function, device_kernel, flattened
 from anamorph.kernels.cuda.places import (
-    divide_quickly,
-    divisor,
-    index,
-    length_of,
+    divided_quickly,
+    as_divisor,
+    shifted,
+    read_length,
     packed_place,
-    plus,
-    times,
+    added,
+    multiplied,
     wrapped,
 )
 
@@ -24,46 +24,46 @@ _ONE, _QUARTER, _ZERO = np.float32(1), np.float32(0.25), np.float32(0)
 
 @device_function
 def _second_difference(x, place, shift):
-    here = x[index(place, 0)]
-    return (here - x[index(place, shift)]) + (here - x[index(place, -shift)])
+    here = x[shifted(place, 0)]
+    return (here - x[shifted(place, shift)]) + (here - x[shifted(place, -shift)])
 
 
 @device_function
 def _mixed_difference(x, place, one, other):
-    ahead = x[index(place, plus(one, other))] - x[index(place, plus(one, -other))]
-    behind = x[index(place, plus(-one, -other))] - x[index(place, plus(other, -one))]
+    ahead = x[shifted(place, added(one, other))] - x[shifted(place, added(one, -other))]
+    behind = x[shifted(place, added(-one, -other))] - x[shifted(place, added(other, -one))]
     return ahead + behind
 
 
 @device_kernel
 def _bend(out, x, shifts, first, second, start, stop):
     """One thread per place of all components, seen as one flat stretch."""
-    place = plus(cuda.grid(1), start)
+    place = added(cuda.grid(1), start)
     if place >= stop:
         return
-    total = first[0] * x[index(place, 0)]
+    total = first[0] * x[shifted(place, 0)]
     for axis in range(len(shifts)):
         total += second[axis] * _second_difference(x, place, shifts[axis])
-    out[index(place, 0)] = total
+    out[shifted(place, 0)] = total
 
 
 def bend(out: Any, x: Any, shifts: Any, first: Any, second: Any, start: int, stop: int) -> None:
     """Write ``first[0] x - sum_a second[a] d_a^2 x``: see the twin; constants are tuples."""
     n_components, width = x.shape
     last = (n_components - 1) * width + stop
-    _bend(last - start, flat(out), flat(x), shifts, first, second, start, last)
+    _bend(last - start, flattened(out), flattened(x), shifts, first, second, start, last)
 
 
 @device_function
 def row_product(matrix, x, v, width, i, size, is_full):
-    """Return row i of a packed matrix times x, at one place; matrices may be diagonal."""
+    """Return row i of a packed matrix multiplied x, at one place; matrices may be diagonal."""
     if not is_full:
-        place = plus(v, times(i, width))
-        return matrix[index(place, 0)] * x[index(place, 0)]
+        place = added(v, multiplied(i, width))
+        return matrix[shifted(place, 0)] * x[shifted(place, 0)]
     total = _ZERO
     for j in range(size):
-        entry = matrix[index(v, times(packed_place(i, j, size), width))]
-        total += entry * x[index(v, times(j, width))]
+        entry = matrix[shifted(v, multiplied(packed_place(i, j, size), width))]
+        total += entry * x[shifted(v, multiplied(j, width))]
     return total
 
 
@@ -72,18 +72,18 @@ def _apply_row(i, v, fields, width, is_full, subtract, constants):
     """Write component i of (H + L) x at one place."""
     out, x, bent, hessian = fields
     shifts, absolute, laplacian, elastic, coupled = constants
-    place = plus(v, times(i, width))
-    total = absolute[i] * x[index(place, 0)]
+    place = added(v, multiplied(i, width))
+    total = absolute[i] * x[shifted(place, 0)]
     for axis in range(len(shifts)):
         total += laplacian[i][axis] * _second_difference(bent, place, shifts[axis])
     for j in range(len(coupled)):
         if i == j:
             total += elastic[i][i] * _second_difference(x, place, shifts[i])
         else:
-            mixed = _mixed_difference(x, plus(v, times(j, width)), shifts[i], shifts[j])
+            mixed = _mixed_difference(x, added(v, multiplied(j, width)), shifts[i], shifts[j])
             total -= _QUARTER * elastic[i][j] * mixed
     total += row_product(hessian, x, v, width, i, len(absolute), is_full)
-    out[index(place, 0)] = out[index(place, 0)] - total if subtract else total
+    out[shifted(place, 0)] = out[shifted(place, 0)] - total if subtract else total
 
 
 @device_kernel
@@ -95,7 +95,7 @@ def _apply_operator(
 
     coupled : one number per component that elasticity couples, or none
     """
-    v = plus(cuda.grid(1), start)
+    v = added(cuda.grid(1), start)
     if v >= stop:
         return
     fields = out, x, bent, hessian
@@ -120,7 +120,7 @@ def apply_operator(
     elasticity = (elastic, shifts) if elastic[0] else (laplacian, ())
     _apply_operator(
         stop - start,
-        *(flat(out), flat(x), flat(bent), flat(hessian), width, len(pairs) > n_components),
+        *(flattened(out), flattened(x), flattened(bent), flattened(hessian), width, len(pairs) > n_components),
         *(subtract, shifts, absolute, laplacian, *elasticity, start, stop),
     )
 
@@ -128,14 +128,14 @@ def apply_operator(
 @device_kernel
 def _prolong_axis(fine, coarse, left, right, fraction, n_outer, n_fine, n_coarse, n_inner):
     """One thread per fine voxel; arrays are flat, n_fine and n_inner divisors."""
-    rest, v = divide_quickly(cuda.grid(1), n_inner)
-    outer, place = divide_quickly(rest, n_fine)
+    rest, v = divided_quickly(cuda.grid(1), n_inner)
+    outer, place = divided_quickly(rest, n_fine)
     if outer < n_outer:
-        inner, first = length_of(n_inner), plus(times(outer, plus(n_coarse, 2)), 1)
-        a = coarse[index(times(plus(first, left[place]), inner), v)]
-        b = coarse[index(times(plus(first, right[place]), inner), v)]
-        here = plus(times(outer, plus(length_of(n_fine), 2)), plus(place, 1))
-        fine[index(times(here, inner), v)] = (_ONE - fraction[place]) * a + fraction[place] * b
+        inner, first = read_length(n_inner), added(multiplied(outer, added(n_coarse, 2)), 1)
+        a = coarse[shifted(multiplied(added(first, left[place]), inner), v)]
+        b = coarse[shifted(multiplied(added(first, right[place]), inner), v)]
+        here = added(multiplied(outer, added(read_length(n_fine), 2)), added(place, 1))
+        fine[shifted(multiplied(here, inner), v)] = (_ONE - fraction[place]) * a + fraction[place] * b
 
 
 def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -> None:
@@ -143,8 +143,8 @@ def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -
     n_outer, padded, n_inner = coarse.shape
     _prolong_axis(
         n_outer * left.size * n_inner,
-        *(flat(fine), flat(coarse), left, right, fraction),
-        *(n_outer, divisor(left.size), padded - 2, divisor(n_inner)),
+        *(flattened(fine), flattened(coarse), left, right, fraction),
+        *(n_outer, as_divisor(left.size), padded - 2, as_divisor(n_inner)),
     )
 
 
@@ -156,28 +156,28 @@ def _restrict_axis(
 
     Arrays are flat, n_fine, n_coarse and n_inner divisors.
     """
-    rest, v = divide_quickly(cuda.grid(1), n_inner)
-    outer, place = divide_quickly(rest, n_coarse)
+    rest, v = divided_quickly(cuda.grid(1), n_inner)
+    outer, place = divided_quickly(rest, n_coarse)
     if outer >= n_outer:
         return
-    inner, last = length_of(n_inner), plus(length_of(n_fine), -1)
-    start = plus(times(outer, plus(last, 3)), 1)
+    inner, last = read_length(n_inner), added(read_length(n_fine), -1)
+    start = added(multiplied(outer, added(last, 3)), 1)
     total = _ZERO
     # Fine voxels within one coarse voxel of this one, and one more at either end.
-    before, _ = divide_quickly(times(place, length_of(n_fine)), n_coarse)
-    after, _ = divide_quickly(times(plus(place, 1), length_of(n_fine)), n_coarse)
-    before, after = plus(before, -reach), plus(after, reach)
-    if plus(after, -before) > last:
+    before, _ = divided_quickly(multiplied(place, read_length(n_fine)), n_coarse)
+    after, _ = divided_quickly(multiplied(added(place, 1), read_length(n_fine)), n_coarse)
+    before, after = added(before, -reach), added(after, reach)
+    if added(after, -before) > last:
         before, after = np.int32(0), last
-    for near in range(before, plus(after, 1)):
+    for near in range(before, added(after, 1)):
         source = wrapped(near, n_fine)
-        value = fine[index(times(plus(start, source), inner), v)]
+        value = fine[shifted(multiplied(added(start, source), inner), v)]
         if left[source] == place:
             total += (_ONE - fraction[source]) * value
         if right[source] == place:
             total += fraction[source] * value
-    here = plus(times(outer, plus(length_of(n_coarse), 2)), plus(place, 1))
-    coarse[index(times(here, inner), v)] = ratio * total
+    here = added(multiplied(outer, added(read_length(n_coarse), 2)), added(place, 1))
+    coarse[shifted(multiplied(here, inner), v)] = ratio * total
 
 
 def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) -> None:
@@ -186,6 +186,6 @@ def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) 
     n_coarse, n_fine = padded - 2, left.size
     _restrict_axis(
         n_outer * n_coarse * n_inner,
-        *(flat(coarse), flat(fine), left, right, fraction, np.float32(n_coarse / n_fine)),
-        *(n_outer, divisor(n_fine), divisor(n_coarse), divisor(n_inner), n_fine // n_coarse + 1),
+        *(flattened(coarse), flattened(fine), left, right, fraction, np.float32(n_coarse / n_fine)),
+        *(n_outer, as_divisor(n_fine), as_divisor(n_coarse), as_divisor(n_inner), n_fine // n_coarse + 1),
     )

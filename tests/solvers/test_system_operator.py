@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anamorph.solvers.layout import Layout
-from anamorph.solvers.operators import Operator
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import Regulariser, diagonal, rough_spectrum
 from tests.conftest import relative_error
 from tests.solvers.systems import matrix, product, random_hessian
@@ -24,7 +24,7 @@ GRIDS = [
 def make(shape, voxel_size, penalty, n_components, hessians, dtype=np.float64):
     layout = Layout(shape, len(hessians), np.dtype(dtype))
     regulariser = Regulariser(penalty, voxel_size, n_components)
-    return Operator(layout, voxel_size, regulariser, layout.load(hessians.astype(dtype)))
+    return SystemOperator(layout, voxel_size, regulariser, layout.load(hessians.astype(dtype)))
 
 
 @pytest.mark.parametrize(("shape", "voxel_size"), GRIDS)
@@ -81,7 +81,7 @@ def test_a_coarse_grid_keeps_the_energy_of_smooth_velocities():
         spacing = (128 / n, 1.5 * 128 / n)
         regulariser = Regulariser((0.1, 0.2, 0.3, 0.4, 0.5), voxel_size, 2)
         layout = Layout((n, n), 1, np.dtype(np.float64))
-        operator = Operator(layout, spacing, regulariser, layout.zeros(2))
+        operator = SystemOperator(layout, spacing, regulariser, layout.zeros(2))
         y, x = np.meshgrid(*[2 * np.pi * (np.arange(n) + 0.5) / n] * 2, indexing="ij")
         field = layout.load(np.stack([np.sin(x + 2 * y), np.cos(x - y)])[None])
         out = layout.zeros(2)

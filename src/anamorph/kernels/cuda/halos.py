@@ -9,12 +9,12 @@ from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
 from anamorph.kernels.cuda.places import (
-    divide_quickly,
-    divisor,
-    index,
-    length_of,
-    plus,
-    times,
+    divided_quickly,
+    as_divisor,
+    shifted,
+    read_length,
+    added,
+    multiplied,
 )
 
 
@@ -25,24 +25,24 @@ def _fill_halo(block, padded, n_components, lanes):
     padded, lanes : divisors
     """
     i = cuda.grid(1)
-    voxel, lane = divide_quickly(i, lanes)
+    voxel, lane = divided_quickly(i, lanes)
     rest, source, stride, is_halo = voxel, np.int32(0), np.int32(1), False
     for axis in range(len(padded) - 1, -1, -1):
-        length = length_of(padded[axis])
-        rest, coordinate = divide_quickly(rest, padded[axis])
+        length = read_length(padded[axis])
+        rest, coordinate = divided_quickly(rest, padded[axis])
         if coordinate == 0:
-            coordinate, is_halo = plus(length, -2), True
-        elif coordinate == plus(length, -1):
+            coordinate, is_halo = added(length, -2), True
+        elif coordinate == added(length, -1):
             coordinate, is_halo = np.int32(1), True
-        source = plus(source, times(coordinate, stride))
-        stride = times(stride, length)
+        source = added(source, multiplied(coordinate, stride))
+        stride = multiplied(stride, length)
     component = rest
     if component < n_components and is_halo:
-        voxel = plus(times(component, stride), source)
-        block[np.uint32(i)] = block[index(times(voxel, length_of(lanes)), lane)]
+        voxel = added(multiplied(component, stride), source)
+        block[np.uint32(i)] = block[shifted(multiplied(voxel, read_length(lanes)), lane)]
 
 
 def fill_halo_of(block: Any, shape: tuple[int, ...]) -> None:
     """Fill the halo of a block that is given flat, beside its shape (component, *padded, lane)."""
-    padded = tuple(map(divisor, shape[1:-1]))
-    _fill_halo(block.size, block, padded, shape[0], divisor(shape[-1]))
+    padded = tuple(map(as_divisor, shape[1:-1]))
+    _fill_halo(block.size, block, padded, shape[0], as_divisor(shape[-1]))
