@@ -31,8 +31,8 @@ from anamorph.kernels.threads import n_threads
 from anamorph.solvers import Solution, solve_field, solve_velocity
 from anamorph.solvers.layout import Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import Regulariser
+from anamorph.solvers.system_operator import SystemOperator
 from benchmarks.paired import ratios
 
 Fields = NDArray[np.floating]

@@ -7,8 +7,8 @@ import pytest
 
 from anamorph.solvers.layout import Layout
 from anamorph.solvers.multigrid import coarser_grid, multigrid
-from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import Regulariser
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.transfer import prolong, restrict
 from tests.solvers.systems import random_hessian
 

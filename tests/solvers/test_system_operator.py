@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from anamorph.solvers.layout import Layout
-from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import Regulariser, diagonal, rough_spectrum
+from anamorph.solvers.system_operator import SystemOperator
 from tests.conftest import relative_error
 from tests.solvers.systems import matrix, product, random_hessian
 

@@ -69,7 +69,9 @@ class BlockPath:
         )
         layout.fill_halo(self._spare)
         if self._is_short:
-            self._run(push_step, (self._spare, velocity, self._step, self._momentum), *self._rows)
+            self._run(
+                push_step, (self._spare, velocity, self._step, self._momentum), *self._stencil
+            )
         else:
             self._warp_components(push_batch, self._spare, self._step, self._momentum)
 
@@ -84,7 +86,7 @@ class BlockPath:
         layout, velocity, step = self._layout, self._velocity, self._step
         if self._is_short:
             self._run(
-                compose_step, (self._displacement, velocity, -step, self._spare), *self._rows
+                compose_step, (self._displacement, velocity, -step, self._spare), *self._stencil
             )
         else:
             self._warp_components(pull_batch, self._displacement, -step, self._spare)
@@ -93,7 +95,7 @@ class BlockPath:
         self._displacement, self._spare = self._spare, self._displacement
 
     @property
-    def _rows(self) -> tuple[object, ...]:
+    def _stencil(self) -> tuple[object, ...]:
         return self._layout.row_offsets, self._layout.row_shifts, self._layout.lanes
 
     def _takes_short_steps(self) -> bool:
@@ -179,7 +181,8 @@ class PlanePath(BlockPath):
 
     def _mean_coefficient(self, total: Array) -> Array:
         """Return the coefficients of the constant function, (2, lanes), from sums over space."""
-        return (total / np.sqrt(math.prod(self._layout.space))).astype(self._velocity.dtype)
+        norm = np.sqrt(math.prod(self._layout.space))
+        return np.asarray(total / norm, self._velocity.dtype)
 
 
 def _sum_over_space(fields: Array, greens_function: Array) -> Array:

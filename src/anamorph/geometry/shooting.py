@@ -133,16 +133,18 @@ def _shoot_in_blocks(
     lanes = lanes_per_block(d, tuple(space), fields.itemsize)
     blocks = slabs(len(fields), -(-len(fields) // lanes))
     is_plane = is_small_plane(tuple(space), len(fields) // max(1, len(blocks)))
-    make_symbol, make_path = (plane_symbol, PlanePath) if is_plane else (packed_symbol, BlockPath)
-    symbols = [
-        make_symbol(penalty, tuple(space), voxel_size, fields.dtype, inverse=inverse)
+    make_path: type[BlockPath] = PlanePath if is_plane else BlockPath
+    operator, greens_function = (
+        (plane_symbol if is_plane else packed_symbol)(
+            penalty, tuple(space), voxel_size, fields.dtype, inverse=inverse
+        )
         for inverse in (False, True)
-    ]
+    )
     displacement = np.empty_like(fields)
 
     def shoot_block(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
-        path = make_path(fields[part], *symbols, n_steps)
+        path = make_path(fields[part], operator, greens_function, n_steps)
         n_taken = path.take_short_steps(n_steps - 1) if isinstance(path, PlanePath) else 0
         _follow(path, n_steps - 1 - n_taken)
         displacement[part] = path.displacement

@@ -18,8 +18,8 @@ import numpy as np
 
 from anamorph.arrays.namespaces import kernels_for
 from anamorph.solvers.layout import Field, by_component
-from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import rough_spectrum
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.transfer import prolong, restrict
 
 # Relaxations before and after: the least work per digit over the penalties of the paper. So few

@@ -21,8 +21,8 @@ from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.conjugate_gradients import conjugate_gradients
 from anamorph.solvers.layout import Field, Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.regulariser import Regulariser
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.systems import Systems, check_systems
 
 logger = logging.getLogger("anamorph")

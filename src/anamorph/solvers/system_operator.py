@@ -64,7 +64,12 @@ class SystemOperator:
         self._product(out, x, subtract=True)
 
     def _product(self, out: Field, x: Field, *, subtract: bool) -> None:
-        layout, shifts, bent, field = self.layout, self._shifts, by_component(self._bent), by_component(x)
+        layout, shifts, bent, field = (
+            self.layout,
+            self._shifts,
+            by_component(self._bent),
+            by_component(x),
+        )
         kernels = kernels_for(x, "anamorph.kernels.cpu.stencils")
         layout.over_voxels(kernels.bend, bent, field, shifts, self._first, self._second)
         layout.fill_halo(self._bent)

@@ -1,7 +1,7 @@
-"""Chain rules on a GPU: the twin of `kernels.derivatives`, one thread per voxel.
+"""Derivatives with respect to shape and latents on a GPU, one thread per voxel.
 
-Products over voxels, B'HB, are left to the library: B and HB are written out in pieces of some
-voxels, each piece a small matrix product, since few but very long rows would keep a GPU idle.
+CuPy sums over voxels, B'HB: kernels write B and HB in pieces of some voxels, each piece a small
+matrix product, since few but very long rows would keep a GPU idle.
 """
 
 from __future__ import annotations
@@ -14,18 +14,25 @@ from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel, flattened
 from anamorph.kernels.cuda.places import (
+    added,
+    as_divisor,
     divided,
     divided_quickly,
-    as_divisor,
-    shifted,
-    read_length,
     find_neighbours,
-    packed_place,
-    added,
     multiplied,
+    read_length,
+    shifted,
 )
+from anamorph.kernels.formulas.chain_rules import (
+    with_curvature,
+    with_gradient,
+    with_mixed_curvature,
+    without_motion,
+)
+from anamorph.kernels.formulas.differences import central_difference
+from anamorph.kernels.formulas.symmetric import packed_place
 
-_ZERO, _HALF = np.float32(0), np.float32(0.5)
+_ZERO = np.float32(0)
 _PIECE = 1024  # voxels per matrix product
 _MOST_BYTES = 2**31  # of B and HB at a time
 _LATENTS_PER_THREAD = 10  # which share what is read of the image
@@ -43,7 +50,7 @@ def _image_gradients(images, shape, out):
         length = shape[axis]
         rest, coordinate = divided(rest, length)
         before, after = find_neighbours(voxel, coordinate, stride, length)
-        out[n, c, axis, voxel] = _HALF * (images[n, c, after] - images[n, c, before])
+        out[n, c, axis, voxel] = central_difference(images[n, c, before], images[n, c, after])
         stride *= length
 
 
@@ -64,7 +71,7 @@ def _hessian_entry(h, b, c, voxel, n_channels, n_voxels, is_full):
 def _shape_derivatives(gradients, g, h, is_full, loading, g_v, h_v, channels, axes, n_voxels):
     """One thread per image and voxel; images have one row each.
 
-    channels, axes : tuples, whose lengths the compiler knows, so that it unrolls loops
+    channels, axes : tuples, whose lengths the compiler knows, which lets it unroll loops
     """
     n, voxel = divided_quickly(cuda.grid(1), n_voxels)
     if n >= g.shape[0]:
@@ -75,21 +82,28 @@ def _shape_derivatives(gradients, g, h, is_full, loading, g_v, h_v, channels, ax
         slope = _ZERO
         for c in range(n_channels):
             along_i = image[shifted(multiplied(c * n_axes + i, size), voxel)]
-            slope -= own_g[shifted(multiplied(c, size), voxel)] * along_i
+            slope = with_gradient(slope, own_g[shifted(multiplied(c, size), voxel)], along_i)
         slopes[shifted(multiplied(i, size), voxel)] = slope
         for j in range(i, n_axes):
             total = _ZERO
             for b in range(n_channels):
-                row = loading * image[shifted(multiplied(b * n_axes + j, size), voxel)]
+                b_i = image[shifted(multiplied(b * n_axes + i, size), voxel)]
+                b_j = image[shifted(multiplied(b * n_axes + j, size), voxel)]
                 for c in range(n_channels):
-                    entry = _hessian_entry(own_h, b, c, voxel, n_channels, size, is_full)
-                    row += entry * image[shifted(multiplied(c * n_axes + j, size), voxel)]
-                total += image[shifted(multiplied(b * n_axes + i, size), voxel)] * row
+                    if b == c:
+                        entry = own_h[shifted(multiplied(b, size), voxel)] + loading
+                        total = with_curvature(total, entry, b_i, b_j)
+                    elif b < c and is_full:
+                        c_i = image[shifted(multiplied(c * n_axes + i, size), voxel)]
+                        c_j = image[shifted(multiplied(c * n_axes + j, size), voxel)]
+                        place = multiplied(packed_place(b, c, n_channels), size)
+                        entry = own_h[shifted(place, voxel)]
+                        total = with_mixed_curvature(total, entry, b_i, c_i, b_j, c_j)
             products[shifted(multiplied(packed_place(i, j, n_axes), size), voxel)] = total
 
 
 def shape_derivatives(gradients: Any, g: Any, h: Any, loading: float, g_v: Any, h_v: Any) -> None:
-    """Fill in derivatives with respect to the velocity: g_v = -D'g, H_v = D'HD."""
+    """Fill in derivatives with respect to the velocity: g^v = -D'g, H^v = D'HD (Algorithm 6)."""
     n_images, n_channels, n_axes, n_voxels = gradients.shape
     gradients, g, packed, g_v, h_v = (
         flattened(array).reshape(n_images, -1) for array in (gradients, g, h, g_v, h_v)
@@ -103,7 +117,7 @@ def shape_derivatives(gradients: Any, g: Any, h: Any, loading: float, g_v: Any, 
 
 @device_function
 def _effect(k, c, bases, bounds, gradients, voxel, n_voxels, n_channels, n_axes):
-    """Return what latent k does to channel c of a voxel: an entry of B."""
+    """Return an entry of B: what latent k does to channel c of a voxel."""
     appearance_basis, shape_basis = bases
     n_appearance, first_shape, end_of_shape = bounds
     value = _ZERO
@@ -114,7 +128,8 @@ def _effect(k, c, bases, bounds, gradients, voxel, n_voxels, n_channels, n_axes)
         for axis in range(n_axes):
             motion = added(multiplied(added(k, -first_shape), n_axes), axis)
             slope = gradients[shifted(multiplied(c * n_axes + axis, n_voxels), voxel)]
-            value -= slope * shape_basis[shifted(multiplied(motion, n_voxels), voxel)]
+            moved = shape_basis[shifted(multiplied(motion, n_voxels), voxel)]
+            value = without_motion(value, slope, moved)
     return value
 
 
@@ -146,7 +161,7 @@ def _write_effects(
     for k in range(begin, min(added(begin, _LATENTS_PER_THREAD), n_latents)):
         here = added(added(start, multiplied(k, stride)), x)
         there = added(added(weighted_start, multiplied(k, stride)), x)
-        # Three channels are kept at hand: what has just been written is slow to read.
+        # Three channels stay in registers: what has just been written is slow to read.
         value_0, value_1, value_2 = _ZERO, _ZERO, _ZERO
         for c in range(n_channels):
             value = _effect(k, c, bases, bounds, image, voxel, n_voxels, n_channels, len(axes))
@@ -180,10 +195,7 @@ def latent_derivatives(
     gradient: Any,
     hessian: Any,
 ) -> None:
-    """Fill in derivatives with respect to the latents: B'g and B'HB, B = Wa - sum_i (d_i a) Wv_i.
-
-    Shapes are those of the twin.
-    """
+    """Fill in derivatives with respect to the latents: B'g and B'HB (Algorithm 7)."""
     n_images, n_channels, n_voxels = g.shape
     n_latents = gradient.shape[1]
     size = min(n_voxels, _PIECE)

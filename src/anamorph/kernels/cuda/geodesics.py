@@ -1,7 +1,7 @@
-"""Whole geodesics on a GPU: all that the steps need is prepared before the first.
+"""Paths of images on a GPU: the operations that `geometry.shooting` takes steps with.
 
-A step is half a dozen short kernels. To tell the driver of a kernel's arguments takes longer than
-to launch it, so that is done once for all steps; they alternate between two fields, hence twice.
+A step is half a dozen short kernels. Packing a kernel's arguments takes longer than launching it,
+and is done before the first step; steps alternate between two fields, hence it is done twice.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from anamorph.kernels.cuda.places import as_divisor
 from anamorph.kernels.cuda.spectrum import SymbolProduct
 
 _FEWEST_THREADS = 2**17  # that keep a GPU busy
-_VOXELS_PER_WORKER = 16  # of images whose steps are too long for the fast way
+_VOXELS_PER_WORKER = 16  # of images with long steps
 
 
-class Geodesic:
+class DevicePath:
     """The path of some images: their velocity, their momentum and the warp so far.
 
     Parameters
@@ -32,12 +32,12 @@ class Geodesic:
     operator, greens_function : (packed d x d, frequency)
         The symbols of L and of G, divided by the number of voxels.
     has_mean : bool
-        Whether the mean over space of the velocity is penalised, and so stays the same along the
-        path; if not, it is zero.
+        Whether the mean over space of the velocity is penalised and stays the same along the path.
+        If not, it is zero.
     n_steps : int
         T.
     out : (N, d, *space)
-        Where the warp is at the end.
+        Holds the warp at the end.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Geodesic:
         )
         mean = cupy.empty((self._n_images, d), np.float32)
         SymbolProduct(self._velocity, operator, self._momentum, mean, mean_factor=float(has_mean))()
-        self._update_velocity = SymbolProduct(
+        self._multiply_greens_function = SymbolProduct(
             self._momentum, greens_function, self._velocity, mean, is_mean_known=True
         )
         self._kernels = [self._prepare(*order) for order in ((0, 1), (1, 0))[: n_steps - 1]]
@@ -75,21 +75,25 @@ class Geodesic:
 
     @property
     def velocity(self) -> Any:
-        """The velocity where the path stands, (N, d, *space)."""
+        """The velocity at the current end of the path, (N, d, *space)."""
         return self._velocity[: self._n_images]
 
-    def take_step(self) -> None:
-        """Take u to push(D(id - v/T)' u, id + v/T), v to G u, and psi to psi o (id - v/T)."""
-        turn, push_short, push_long, compose = self._kernels[self._n_taken % 2]
-        turn()
-        push_short()
-        push_long()
-        self._update_velocity()
-        compose()
+    def carry_momentum(self) -> None:
+        """Set u = push(D(id - v/T)' u, id + v/T)."""
+        for launch in self._kernels[self._n_taken % 2][:3]:
+            launch()
+
+    def update_velocity(self) -> None:
+        """Set v = G u."""
+        self._multiply_greens_function()
+
+    def extend_warp(self) -> None:
+        """Set psi = psi o (id - v/T)."""
+        self._kernels[self._n_taken % 2][3]()
         self._n_taken += 1
 
     def _prepare(self, now: int, next_: int) -> tuple[Any, ...]:
-        """Prepare the kernels of a step that takes the warp from one field to the other."""
+        """Return the launches of a step that takes the warp from one field to the other."""
         n_images, n_voxels, shape = self._n_images, self._n_voxels, self._shape
         velocity, momentum = flattened(self._velocity), flattened(self._momentum)
         warp, spare = flattened(self._warps[now]), flattened(self._warps[next_])

@@ -1,4 +1,4 @@
-"""Halos of blocks on a GPU: the twin of `kernels.blocks`."""
+"""Halos of blocks on a GPU: see `kernels.blocks`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_kernel
 from anamorph.kernels.cuda.places import (
-    divided_quickly,
-    as_divisor,
-    shifted,
-    read_length,
     added,
+    as_divisor,
+    divided_quickly,
     multiplied,
+    read_length,
+    shifted,
 )
 
 
 @device_kernel
 def _fill_halo(block, padded, n_components, lanes):
-    """Copy into each place of the halo the voxel it stands for; one thread per place.
+    """Copy into each place of the halo the voxel that it repeats; one thread per place.
 
     padded, lanes : divisors
     """
@@ -42,7 +42,7 @@ def _fill_halo(block, padded, n_components, lanes):
         block[np.uint32(i)] = block[shifted(multiplied(voxel, read_length(lanes)), lane)]
 
 
-def fill_halo_of(block: Any, shape: tuple[int, ...]) -> None:
+def fill_halo(block: Any, shape: tuple[int, ...]) -> None:
     """Fill the halo of a block that is given flat, beside its shape (component, *padded, lane)."""
     padded = tuple(map(as_divisor, shape[1:-1]))
     _fill_halo(block.size, block, padded, shape[0], as_divisor(shape[-1]))

@@ -1,7 +1,7 @@
-"""Where a thread stands: numbers of threads taken apart into images, voxels and coordinates.
+"""Counting on a GPU: from the number of a thread to images, voxels, coordinates and places.
 
-A GPU counts in 32 bits, and takes several instructions for what has 64, which is how Numba counts.
-Kernels that run often therefore add and multiply by `added` and `multiplied`.
+A GPU counts in 32 bits and needs several instructions for 64, in which Numba counts. Kernels that
+run often therefore add and multiply with `added` and `multiplied`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.cuda import extending
 from anamorph.kernels.cuda.launch import device_function
 
 Divisor = tuple[int, int, int]
-_intrinsic: Any = extending.intrinsic  # what Numba says of its type is not so
+_intrinsic: Any = extending.intrinsic  # which Numba declares with another type
 _SIGNATURE = types.int32(types.int32, types.int32)
 
 
@@ -41,12 +41,12 @@ def multiplied(typing, a, b):
 
 @device_function
 def shifted(start, offset):
-    """Return the place start + offset: unsigned, since negative ones would count from the end."""
+    """Return start + offset as a place in memory: unsigned, as -1 would be the last place."""
     return np.uint32(added(start, offset))
 
 
 def as_divisor(number: int) -> Divisor:
-    """Return what `divided_quickly` wants to know of a number: it, a factor and a shift.
+    """Return what `divided_quickly` needs of a number: itself, a factor and a shift.
 
     For any n below 2^31, n // number = (n * factor) >> shift (Granlund and Montgomery, 1994).
     """
@@ -70,10 +70,13 @@ def divided_quickly(number, divisor):
 
 @device_function
 def divided(number, divisor):
-    """Return quotient and remainder of any numbers, by a division: several multiplied as slow."""
+    """Return quotient and remainder by a division: for any numbers, several times as slow."""
     quotient = np.uint32(np.uint32(number) // np.uint32(divisor))
     remainder = np.uint32(np.uint32(number) - np.uint32(quotient * np.uint32(divisor)))
     return np.int64(quotient), np.int64(remainder)
+
+
+divide = divided  # the name by which kernels of likelihoods import it
 
 
 @device_function
@@ -86,7 +89,7 @@ def find_coordinates(voxel, shape):
 
 @device_function
 def wrapped(point, axis):
-    """Return a coordinate on a periodic axis, of a point that may be anywhere within 32 bits."""
+    """Return the coordinate on a periodic axis of any point within 32 bits."""
     is_before = point < 0
     _, place = divided_quickly(added(-1, -point) if is_before else point, axis)
     return added(read_length(axis), added(-1, -place)) if is_before else place
@@ -100,12 +103,3 @@ def find_neighbours(voxel, coordinate, stride, length):
     before = added(voxel, -stride if coordinate > 0 else span)
     after = added(voxel, stride if coordinate < last else -span)
     return np.uint32(before), np.uint32(after)
-
-
-@device_function
-def packed_place(i, j, size):
-    """Return where entry (i, j) of a symmetric matrix is: its diagonal first, then row by row."""
-    if i == j:
-        return i
-    first, second = min(i, j), max(i, j)
-    return size + first * size - first * (first + 1) // 2 + (second - first - 1)

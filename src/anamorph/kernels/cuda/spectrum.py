@@ -11,13 +11,14 @@ from numba import cuda
 from anamorph.kernels.cuda.fourier import empty_spectra, transform, transform_back
 from anamorph.kernels.cuda.launch import device_kernel, flattened
 from anamorph.kernels.cuda.places import (
-    divided_quickly,
-    as_divisor,
-    shifted,
-    read_length,
     added,
+    as_divisor,
+    divided_quickly,
     multiplied,
+    read_length,
+    shifted,
 )
+from anamorph.kernels.formulas.symmetric import multiplied_by_2x2, multiplied_by_3x3
 
 _ZERO = np.float32(0)
 _TILE = 32  # numbers of a field next to each other
@@ -54,8 +55,8 @@ def _multiply_symbol(
         a, b = spectrum[shifted(first, 0)], spectrum[shifted(second, 0)]
         s_11, s_22 = symbol[shifted(k, 0)], symbol[shifted(k, n_frequencies)]
         s_12 = symbol[shifted(k, multiplied(2, n_frequencies))]
-        spectrum[shifted(first, 0)] = s_11 * a + s_12 * b
-        spectrum[shifted(second, 0)] = s_12 * a + s_22 * b
+        a, b = multiplied_by_2x2(s_11, s_22, s_12, a, b)
+        spectrum[shifted(first, 0)], spectrum[shifted(second, 0)] = a, b
     else:
         a, b = spectrum[shifted(first, 0)], spectrum[shifted(second, 0)]
         c = spectrum[shifted(third, 0)]
@@ -64,13 +65,13 @@ def _multiply_symbol(
         s_12 = symbol[shifted(k, multiplied(3, n_frequencies))]
         s_13 = symbol[shifted(k, multiplied(4, n_frequencies))]
         s_23 = symbol[shifted(k, multiplied(5, n_frequencies))]
-        spectrum[shifted(first, 0)] = s_11 * a + s_12 * b + s_13 * c
-        spectrum[shifted(second, 0)] = s_12 * a + s_22 * b + s_23 * c
-        spectrum[shifted(third, 0)] = s_13 * a + s_23 * b + s_33 * c
+        a, b, c = multiplied_by_3x3(s_11, s_22, s_33, s_12, s_13, s_23, a, b, c)
+        spectrum[shifted(first, 0)], spectrum[shifted(second, 0)] = a, b
+        spectrum[shifted(third, 0)] = c
 
 
 class SymbolProduct:
-    """Vector fields multiplied by a symbol in the Fourier domain, any number of multiplied.
+    """Multiplies vector fields by a symbol in the Fourier domain, any number of times.
 
     Parameters
     ----------
@@ -80,8 +81,8 @@ class SymbolProduct:
     mean : (N, d)
         The means over space of N fields.
     is_mean_known : bool
-        The results are to have these means, known better than the input can tell. If not, `mean`
-        is filled with the means of the input, multiplied `mean_factor`.
+        Whether the results have these means, which are known better than the input can tell. If
+        not, `mean` is filled with the means of the input times `mean_factor`.
     mean_factor : float
     """
 

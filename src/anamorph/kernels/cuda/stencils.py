@@ -1,4 +1,4 @@
-"""Stencils on a GPU: the twin of `kernels.stencils`, one thread per place in a block."""
+"""Stencils on a GPU, one thread per place in a block."""
 
 from __future__ import annotations
 
@@ -9,30 +9,36 @@ from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel, flattened
 from anamorph.kernels.cuda.places import (
-    divided_quickly,
-    as_divisor,
-    shifted,
-    read_length,
-    packed_place,
     added,
+    as_divisor,
+    divided_quickly,
     multiplied,
+    read_length,
+    shifted,
     wrapped,
 )
+from anamorph.kernels.formulas.differences import mixed_difference, second_difference
+from anamorph.kernels.formulas.interpolation import between, shared
+from anamorph.kernels.formulas.symmetric import packed_place
 
-_ONE, _QUARTER, _ZERO = np.float32(1), np.float32(0.25), np.float32(0)
-
-
-@device_function
-def _second_difference(x, place, shift):
-    here = x[shifted(place, 0)]
-    return (here - x[shifted(place, shift)]) + (here - x[shifted(place, -shift)])
+_ZERO = np.float32(0)
 
 
 @device_function
-def _mixed_difference(x, place, one, other):
-    ahead = x[shifted(place, added(one, other))] - x[shifted(place, added(one, -other))]
-    behind = x[shifted(place, added(-one, -other))] - x[shifted(place, added(other, -one))]
-    return ahead + behind
+def _second_difference_at(x, place, shift):
+    return second_difference(
+        x[shifted(place, -shift)], x[shifted(place, 0)], x[shifted(place, shift)]
+    )
+
+
+@device_function
+def _mixed_difference_at(x, place, one, other):
+    return mixed_difference(
+        x[shifted(place, added(one, other))],
+        x[shifted(place, added(-one, -other))],
+        x[shifted(place, added(one, -other))],
+        x[shifted(place, added(other, -one))],
+    )
 
 
 @device_kernel
@@ -43,12 +49,12 @@ def _bend(out, x, shifts, first, second, start, stop):
         return
     total = first[0] * x[shifted(place, 0)]
     for axis in range(len(shifts)):
-        total += second[axis] * _second_difference(x, place, shifts[axis])
+        total += second[axis] * _second_difference_at(x, place, shifts[axis])
     out[shifted(place, 0)] = total
 
 
 def bend(out: Any, x: Any, shifts: Any, first: Any, second: Any, start: int, stop: int) -> None:
-    """Write ``first[0] x - sum_a second[a] d_a^2 x``: see the twin; constants are tuples."""
+    """Write ``first[0] x - sum_a second[a] d_a^2 x``; constants are tuples."""
     n_components, width = x.shape
     last = (n_components - 1) * width + stop
     _bend(last - start, flattened(out), flattened(x), shifts, first, second, start, last)
@@ -75,13 +81,13 @@ def _apply_row(i, v, fields, width, is_full, subtract, constants):
     place = added(v, multiplied(i, width))
     total = absolute[i] * x[shifted(place, 0)]
     for axis in range(len(shifts)):
-        total += laplacian[i][axis] * _second_difference(bent, place, shifts[axis])
+        total += laplacian[i][axis] * _second_difference_at(bent, place, shifts[axis])
     for j in range(len(coupled)):
         if i == j:
-            total += elastic[i][i] * _second_difference(x, place, shifts[i])
+            total += elastic[i][i] * _second_difference_at(x, place, shifts[i])
         else:
-            mixed = _mixed_difference(x, added(v, multiplied(j, width)), shifts[i], shifts[j])
-            total -= _QUARTER * elastic[i][j] * mixed
+            mixed = _mixed_difference_at(x, added(v, multiplied(j, width)), shifts[i], shifts[j])
+            total += elastic[i][j] * mixed
     total += row_product(hessian, x, v, width, i, len(absolute), is_full)
     out[shifted(place, 0)] = out[shifted(place, 0)] - total if subtract else total
 
@@ -111,16 +117,23 @@ def _apply_operator(
 
 
 def apply_operator(
-    out: Any, x: Any, bent: Any, hessian: Any, pairs: Any, shifts: Any, absolute: Any,
-    laplacian: Any, elastic: Any, subtract: bool, start: int, stop: int,
+    out: Any, x: Any, bent: Any, hessian: Any, shifts: Any, absolute: Any, laplacian: Any,
+    elastic: Any, subtract: bool, start: int, stop: int,
 ) -> None:  # fmt: skip
-    """Write (H + L) x, or subtract it from `out`: see the twin; constants are tuples."""
+    """Write (H + L) x, or subtract it from `out`; constants are tuples."""
     n_components, width = x.shape
-    # Without elasticity, any numbers will do where those of `elastic` are: none is coupled.
+    # Without elasticity nothing is coupled, and any numbers will do for `elastic`.
     elasticity = (elastic, shifts) if elastic[0] else (laplacian, ())
     _apply_operator(
         stop - start,
-        *(flattened(out), flattened(x), flattened(bent), flattened(hessian), width, len(pairs) > n_components),
+        *(
+            flattened(out),
+            flattened(x),
+            flattened(bent),
+            flattened(hessian),
+            width,
+            len(hessian) > n_components,
+        ),
         *(subtract, shifts, absolute, laplacian, *elasticity, start, stop),
     )
 
@@ -135,7 +148,7 @@ def _prolong_axis(fine, coarse, left, right, fraction, n_outer, n_fine, n_coarse
         a = coarse[shifted(multiplied(added(first, left[place]), inner), v)]
         b = coarse[shifted(multiplied(added(first, right[place]), inner), v)]
         here = added(multiplied(outer, added(read_length(n_fine), 2)), added(place, 1))
-        fine[shifted(multiplied(here, inner), v)] = (_ONE - fraction[place]) * a + fraction[place] * b
+        fine[shifted(multiplied(here, inner), v)] = between(a, b, fraction[place])
 
 
 def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -> None:
@@ -171,13 +184,14 @@ def _restrict_axis(
         before, after = np.int32(0), last
     for near in range(before, added(after, 1)):
         source = wrapped(near, n_fine)
-        value = fine[shifted(multiplied(added(start, source), inner), v)]
+        value = ratio * fine[shifted(multiplied(added(start, source), inner), v)]
+        to_left, to_right = shared(value, fraction[source])
         if left[source] == place:
-            total += (_ONE - fraction[source]) * value
+            total += to_left
         if right[source] == place:
-            total += fraction[source] * value
+            total += to_right
     here = added(multiplied(outer, added(read_length(n_coarse), 2)), added(place, 1))
-    coarse[shifted(multiplied(here, inner), v)] = ratio * total
+    coarse[shifted(multiplied(here, inner), v)] = total
 
 
 def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) -> None:
@@ -187,5 +201,11 @@ def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) 
     _restrict_axis(
         n_outer * n_coarse * n_inner,
         *(flattened(coarse), flattened(fine), left, right, fraction, np.float32(n_coarse / n_fine)),
-        *(n_outer, as_divisor(n_fine), as_divisor(n_coarse), as_divisor(n_inner), n_fine // n_coarse + 1),
+        *(
+            n_outer,
+            as_divisor(n_fine),
+            as_divisor(n_coarse),
+            as_divisor(n_inner),
+            n_fine // n_coarse + 1,
+        ),
     )

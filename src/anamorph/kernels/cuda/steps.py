@@ -1,13 +1,12 @@
-"""The steps of geodesic shooting on a GPU: the twin of `kernels.steps`, one thread per voxel.
+"""The steps of geodesic shooting (Algorithm 4) on a GPU, one thread per voxel.
 
 Steps of at most one voxel are pushed by gathering from the 3^d neighbours, without atomic
-additions. Which images take longer steps is noted on the GPU, where it is known, so that the
-processor need not wait for it: both kernels are launched, and each does its images.
+additions. The GPU notes which images take longer steps, and the processor does not wait to learn
+it: it launches both kernels, and each does its images.
 
-Fields are (N, d, voxel), some with room for more images than there are: see `fourier`. They are
-handed over flat, and the shape of a grid as one `places.Divisor` for each axis. Kernels read all
-they need before they write: what is written might be what is read next, as far as the compiler
-knows.
+Fields are (N, d, voxel), given flat, some with room for more images than there are: see `fourier`.
+The shape of a grid is one `places.Divisor` per axis. Kernels read all they need before they write:
+the compiler cannot know that what is written is not read next.
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ from numba import cuda
 
 from anamorph.kernels.cuda.launch import device_function, device_kernel
 from anamorph.kernels.cuda.places import (
-    find_coordinates,
-    divided_quickly,
-    shifted,
-    read_length,
-    find_neighbours,
     added,
+    divided_quickly,
+    find_coordinates,
+    find_neighbours,
     multiplied,
+    read_length,
+    shifted,
     wrapped,
 )
 from anamorph.kernels.cuda.warps import find_corners, interpolate_2d, interpolate_3d, push_voxel
+from anamorph.kernels.formulas.steps import neighbour_weight, turned, twice_derivative
 
-_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
+_ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @device_kernel
@@ -51,13 +51,13 @@ def begin_path(fields, scale, velocity, displacement, is_long, shape, n_voxels):
 
 
 @device_function
-def _change_along(velocity, first, n_voxels, momentum, before, after, n_axes):
-    """Return the sum over i of (v_i(after) - v_i(before)) u_i, of the image that is at `first`."""
+def _sum_twice_derivatives(velocity, first, n_voxels, momentum, before, after, n_axes):
+    """Return 2 sum_i (d_j v_i) u_i, of the image that is at `first`."""
     total = _ZERO
     for i in range(n_axes):
         start = added(first, multiplied(i, n_voxels))
-        difference = velocity[shifted(start, after)] - velocity[shifted(start, before)]
-        total += difference * momentum[i]
+        v_before, v_after = velocity[shifted(start, before)], velocity[shifted(start, after)]
+        total += twice_derivative(v_before, v_after, momentum[i])
     return total
 
 
@@ -67,7 +67,7 @@ def transposed_jacobian_step(momentum, velocity, scale, out, n_images, shape, n_
     n, voxel = divided_quickly(cuda.grid(1), n_voxels)
     if n >= n_images:
         return
-    size, n_axes, half = read_length(n_voxels), len(shape), _HALF * scale
+    size, n_axes = read_length(n_voxels), len(shape)
     nx, ny = read_length(shape[n_axes - 1]), read_length(shape[n_axes - 2])
     first = multiplied(n, multiplied(n_axes, size))
     place = added(first, voxel)
@@ -76,40 +76,32 @@ def transposed_jacobian_step(momentum, velocity, scale, out, n_images, shape, n_
     z, y, x = find_coordinates(voxel, shape)
     left, right = find_neighbours(voxel, x, 1, nx)
     upper, lower = find_neighbours(voxel, y, nx, ny)
-    along_x = _change_along(velocity, first, size, u, left, right, n_axes)
-    along_y = _change_along(velocity, first, size, u, upper, lower, n_axes)
+    along_x = _sum_twice_derivatives(velocity, first, size, u, left, right, n_axes)
+    along_y = _sum_twice_derivatives(velocity, first, size, u, upper, lower, n_axes)
     if n_axes == 2:
-        out[shifted(place, 0)] = u[0] + half * along_y
-        out[shifted(last, 0)] = u[1] + half * along_x
+        out[shifted(place, 0)] = turned(u[0], scale, along_y)
+        out[shifted(last, 0)] = turned(u[1], scale, along_x)
     else:
         front, back = find_neighbours(voxel, z, multiplied(nx, ny), read_length(shape[0]))
-        along_z = _change_along(velocity, first, size, u, front, back, n_axes)
-        out[shifted(place, 0)] = u[0] + half * along_z
-        out[shifted(place, size)] = u[1] + half * along_y
-        out[shifted(last, 0)] = u[2] + half * along_x
-
-
-@device_function
-def _share(step, offset):
-    """Return what a short step gives to the place one back (-1), its own (0) or one on (1)."""
-    if offset == 0:
-        return _ONE - abs(step)
-    return max(_ZERO, step) if offset == 1 else max(_ZERO, -step)
+        along_z = _sum_twice_derivatives(velocity, first, size, u, front, back, n_axes)
+        out[shifted(place, 0)] = turned(u[0], scale, along_z)
+        out[shifted(place, size)] = turned(u[1], scale, along_y)
+        out[shifted(last, 0)] = turned(u[2], scale, along_x)
 
 
 @device_kernel
 def push_short_steps(
     momentum, velocity, scale, is_long, is_long_next, out, shape, n_lines, n_runs, run
 ):
-    """Push along scale * velocity where that is short, and leave zeros where it is not.
+    """Push along scale * velocity where that is short, and write zeros where it is not.
 
-    A thread follows the first axis for `run` voxels. Each voxel it passes gives to the one before
-    it, its own and the one after it along that axis, of which three are carried along; along the
-    other axes, it gathers from the neighbours. So each is looked at a third as often as if all
-    were gathered. One thread per image, run, and line along the first axis.
+    A thread follows the first axis for `run` voxels and keeps three sums: each voxel it passes
+    gives to the voxel before it, to its own place and to the one after it along that axis. Along
+    the other axes, the thread gathers from the neighbours. Each voxel is read a third as often as
+    if everything were gathered. One thread per image, run, and line along the first axis.
 
     is_long, is_long_next : (N,) int32
-        Which images take a long step now; it is cleared for the next one.
+        Which images take a long step now; the note for the next step is cleared.
     """
     rest, line = divided_quickly(cuda.grid(1), n_lines)
     n, start = divided_quickly(rest, n_runs)
@@ -138,14 +130,14 @@ def push_short_steps(
                 row = added(plane, multiplied(wrapped(added(y, -oy), shape[1]), nx))
             for ox in range(-1, 2):
                 place = added(row, x if ox == 0 else (left if ox == 1 else right))
-                weight = _share(scale * velocity[shifted(first_2, place)], ox)
+                weight = neighbour_weight(scale * velocity[shifted(first_2, place)], ox)
                 if len(shape) == 3:
-                    weight *= _share(scale * velocity[shifted(first_1, place)], oy)
+                    weight *= neighbour_weight(scale * velocity[shifted(first_1, place)], oy)
                 step = scale * velocity[shifted(first_0, place)]
                 back, stay, on = (
-                    weight * _share(step, -1),
-                    weight * _share(step, 0),
-                    weight * _share(step, 1),
+                    weight * neighbour_weight(step, -1),
+                    weight * neighbour_weight(step, 0),
+                    weight * neighbour_weight(step, 1),
                 )
                 value = momentum[shifted(first_0, place)]
                 before_0 += back * value
@@ -173,9 +165,9 @@ def push_short_steps(
 
 @device_kernel
 def push_long_steps(momentum, velocity, scale, is_long, out, shape, n_workers):
-    """Push along scale * velocity where that is long, added to `out`; fields are not flat.
+    """Add to `out` what is pushed along scale * velocity where that is long; fields are not flat.
 
-    Some threads per image, each for some of its voxels: most images have none to push.
+    Few threads per image, each for some of its voxels: most images have none to push.
     """
     n, worker = divided_quickly(cuda.grid(1), n_workers)
     if n < is_long.size and is_long[n] != 0:
@@ -187,7 +179,7 @@ def push_long_steps(momentum, velocity, scale, is_long, out, shape, n_workers):
 def compose_step(displacement, velocity, scale, out, is_long, shape, n_voxels):
     """Compose with a step s = scale * velocity: out = s + displacement(id + s).
 
-    It notes, in `is_long` (N,), which images take long steps; one thread per image and voxel.
+    Notes in `is_long` (N,) which images take long steps; one thread per image and voxel.
     """
     n, voxel = divided_quickly(cuda.grid(1), n_voxels)
     if n >= is_long.size:

@@ -1,9 +1,7 @@
-"""Warps on a GPU: the twin of `kernels.warps`, one thread per voxel.
+"""Warps on a GPU, one thread per voxel.
 
 Threads push onto each other's voxels by atomic additions, whose order is not defined: the last
-digits of a push differ from run to run.
-
-The shape of a grid is handed over as one `places.Divisor` for each axis.
+digits of a push differ from run to run. The shape of a grid is one `places.Divisor` per axis.
 """
 
 from __future__ import annotations
@@ -16,14 +14,20 @@ from numba import cuda
 
 from anamorph.kernels.cuda.launch import DeviceKernel, device_function, device_kernel
 from anamorph.kernels.cuda.places import (
-    find_coordinates,
-    divided_quickly,
-    as_divisor,
-    shifted,
-    read_length,
     added,
+    as_divisor,
+    divided_quickly,
+    find_coordinates,
     multiplied,
+    read_length,
+    shifted,
     wrapped,
+)
+from anamorph.kernels.formulas.interpolation import (
+    between,
+    between_four,
+    shared,
+    shared_by_four,
 )
 
 _ONE = np.float32(1)
@@ -33,8 +37,8 @@ _ONE = np.float32(1)
 def find_corners(distance, coordinate, stride, axis):
     """Locate a voxel that is displaced along an axis of some stride.
 
-    Returns what the grid points before and behind contribute to the place in memory, and how far
-    beyond the first it lies.
+    Returns what the grid points before and after contribute to the place in memory, and the
+    distance from the first. Grid points are counted in 32 bits; processors count in floats.
     """
     whole = math.floor(distance)
     place = wrapped(added(coordinate, whole), axis)
@@ -48,10 +52,8 @@ def find_corners(distance, coordinate, stride, axis):
 def interpolate_2d(image, upper, lower, left, right, fy, fx):
     """Return an image between four of its voxels."""
     a, b = image[shifted(upper, left)], image[shifted(upper, right)]
-    p, q = image[shifted(lower, left)], image[shifted(lower, right)]
-    above = a + fx * (b - a)
-    below = p + fx * (q - p)
-    return above + fy * (below - above)
+    c, d = image[shifted(lower, left)], image[shifted(lower, right)]
+    return between_four(a, b, c, d, fy, fx)
 
 
 @device_function
@@ -63,18 +65,17 @@ def interpolate_3d(image, upper, lower, around):
     front, back, left, right, fz, fy, fx = around
     ahead = interpolate_2d(image, added(upper, front), added(lower, front), left, right, fy, fx)
     behind = interpolate_2d(image, added(upper, back), added(lower, back), left, right, fy, fx)
-    return ahead + fz * (behind - ahead)
+    return between(ahead, behind, fz)
 
 
 @device_function
 def add_2d(plane, upper, lower, left, right, fy, fx, value):
     """Spread a value over four voxels: the transpose of `interpolate_2d`."""
-    below = fy * value
-    above = value - below
-    cuda.atomic.add(plane, shifted(upper, left), above - fx * above)
-    cuda.atomic.add(plane, shifted(upper, right), fx * above)
-    cuda.atomic.add(plane, shifted(lower, left), below - fx * below)
-    cuda.atomic.add(plane, shifted(lower, right), fx * below)
+    to_a, to_b, to_c, to_d = shared_by_four(value, fy, fx)
+    cuda.atomic.add(plane, shifted(upper, left), to_a)
+    cuda.atomic.add(plane, shifted(upper, right), to_b)
+    cuda.atomic.add(plane, shifted(lower, left), to_c)
+    cuda.atomic.add(plane, shifted(lower, right), to_d)
 
 
 @device_kernel
@@ -113,17 +114,19 @@ def push_voxel(images, displacement, scale, out, shape, n, voxel):
     nx, ny = read_length(shape[last]), read_length(shape[last - 1])
     z, y, x = find_coordinates(voxel, shape)
     left, right, fx = find_corners(scale * displacement[n, last, voxel], x, 1, shape[last])
-    upper, lower, fy = find_corners(scale * displacement[n, last - 1, voxel], y, nx, shape[last - 1])
+    upper, lower, fy = find_corners(
+        scale * displacement[n, last - 1, voxel], y, nx, shape[last - 1]
+    )
     if len(shape) == 2:
         for c in range(out.shape[1]):
             value = images[n, c, voxel]
             add_2d(out[n, c], upper, lower, left, right, fy, fx, value)
     else:
-        front, back, fz = find_corners(scale * displacement[n, 0, voxel], z, multiplied(nx, ny), shape[0])
+        front, back, fz = find_corners(
+            scale * displacement[n, 0, voxel], z, multiplied(nx, ny), shape[0]
+        )
         for c in range(out.shape[1]):
-            value = images[n, c, voxel]
-            behind = fz * value
-            ahead = value - behind
+            ahead, behind = shared(images[n, c, voxel], fz)
             add_2d(out[n, c], front + upper, front + lower, left, right, fy, fx, ahead)
             add_2d(out[n, c], back + upper, back + lower, left, right, fy, fx, behind)
 
