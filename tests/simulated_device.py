@@ -169,10 +169,10 @@ def install() -> Any:
 def uninstall() -> None:
     """Remove the simulated CuPy, and all that was made of it."""
     from anamorph.geometry.operators import symbol_on_device
-    from anamorph.solvers.transfer import _coarse_neighbours
+    from anamorph.solvers.transfer import _find_coarse_neighbours
 
     symbol_on_device.cache_clear()
-    _coarse_neighbours.cache_clear()
+    _find_coarse_neighbours.cache_clear()
     for name in list(sys.modules):
         if (
             name.partition(".")[0] in ("cupy", "cupyx")

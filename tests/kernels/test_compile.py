@@ -8,16 +8,19 @@ from anamorph.kernels.cpu.warps import pull_voxels
 
 
 def test_cached_kernels_belong_to_all_sources_of_kernels():
-    assert pull_voxels._cache._cache_file._source_stamp == compiling.source_digest()
+    _, digest = pull_voxels._cache._cache_file._source_stamp
+    assert digest == compiling.source_digest("kernels", "formulas", "cpu")
     formulas = Path(anamorph.__file__).parent / "kernels" / "formulas"
     assert set(formulas.glob("*.py")) <= set(compiling.sources())
 
 
 def test_the_digest_changes_with_a_formula(tmp_path, monkeypatch):
-    path = tmp_path / "formula.py"
+    path = tmp_path / "formulas" / "differences.py"
+    path.parent.mkdir()
     monkeypatch.setattr(compiling, "sources", lambda: [path])
     digests = set()
     for text in ("a + b", "a - b"):
         path.write_text(text, encoding="utf-8")
-        digests.add(compiling.source_digest.__wrapped__())
+        digests.add(compiling.source_digest.__wrapped__("formulas"))
     assert len(digests) == 2
+    assert compiling.source_digest.__wrapped__("cpu") not in digests

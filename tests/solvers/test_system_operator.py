@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anamorph.solvers.layout import Layout
-from anamorph.solvers.regulariser import Regulariser, diagonal, rough_spectrum
+from anamorph.solvers.regulariser import Regulariser, bound_rough_spectrum, evaluate_diagonal
 from anamorph.solvers.system_operator import SystemOperator
 from tests.conftest import relative_error
 from tests.solvers.systems import matrix, product, random_hessian
@@ -58,7 +58,9 @@ def test_matrix_and_diagonal(shape, voxel_size):
     penalty_only = matrix(0 * hessian, (n, *shape), VELOCITY, voxel_size)
     by_component = np.diagonal(penalty_only).reshape(n, -1)
     assert (
-        relative_error(diagonal(operator.regulariser, shape, voxel_size), by_component[:, 0])
+        relative_error(
+            evaluate_diagonal(operator.regulariser, shape, voxel_size), by_component[:, 0]
+        )
         < 1e-13
     )
 
@@ -96,7 +98,7 @@ def test_relaxation_knows_the_largest_eigenvalue(shape, voxel_size, penalty):
     rng = np.random.default_rng(2)
     n = len(shape)
     regulariser = Regulariser(penalty, voxel_size, n)
-    smallest, largest = rough_spectrum(regulariser, shape, voxel_size, (1,) * n)
+    smallest, largest = bound_rough_spectrum(regulariser, shape, voxel_size, (1,) * n)
     for hessian in (np.zeros((n, *shape)), random_hessian(rng, n, shape, scale=10)):
         operator = make(shape, voxel_size, penalty, n, hessian[None])
         whole = operator.dense()[0]

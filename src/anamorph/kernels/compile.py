@@ -33,11 +33,12 @@ def sources() -> list[Path]:
 
 
 @cache
-def source_digest() -> str:
-    """Return a text that changes when any of the sources does."""
+def source_digest(*folders: str) -> str:
+    """Return a text that changes when a source does: any, or any in folders of these names."""
     digest = hashlib.blake2b(digest_size=12)
     for path in sources():
-        digest.update(path.read_bytes())
+        if not folders or path.parent.name in folders:
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -45,7 +46,8 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop over voxels. It runs without the interpreter lock and is cached on disk."""
     compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
     # Numba's cache notices a change in the file of the kernel alone, not in those of its formulas.
-    compiled._cache._cache_file._source_stamp = source_digest()
+    file = compiled._cache._cache_file
+    file._source_stamp = file._source_stamp, source_digest("kernels", "formulas", "cpu")
     return compiled
 
 
@@ -78,12 +80,12 @@ class _CompilationNotice(event.Listener):
     """Says once per process that kernels are being compiled, when the cache did not have them."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.is_said = False
 
     def on_start(self, event: Any) -> None:
         module = event.data["dispatcher"].py_func.__module__
-        if not self.told and module.startswith("anamorph."):
-            self.told = True
+        if not self.is_said and module.startswith("anamorph."):
+            self.is_said = True
             logger.warning(
                 "Compiling numerical kernels: once per machine, then read from the cache."
             )

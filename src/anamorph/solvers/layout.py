@@ -1,8 +1,8 @@
-"""How fields lie in memory while they are solved for: blocks of systems, and their vector algebra.
+"""The layout of fields in memory while they are solved for, and vector algebra on them.
 
 A field is a block (components, *padded space, lanes), see `kernels.blocks`. Lanes are systems that
-share the operator L but neither the Hessian nor the right-hand side: small images are solved many
-at a time, side by side in memory, large volumes one at a time.
+share the operator L but neither the Hessian nor the right-hand side: many small images are solved
+at a time, next to each other in memory, and large volumes one at a time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Layout(BlockLayout):
         return self._xp.asarray(values)
 
     def constants(self, values: Any, dtype: Any) -> Any:
-        """Return numbers for kernels that hardly change: told to a GPU, not kept in its memory."""
+        """Return numbers for kernels that hardly change: for a GPU tuples, arguments of the kernel."""
         array = np.asarray(values, dtype)
         return _as_tuples(array) if self.is_on_device else array
 
@@ -81,12 +81,12 @@ class Layout(BlockLayout):
         return field
 
     def over_voxels(self, kernel: Callable[..., None], *arguments: Any) -> None:
-        """Run ``kernel(*arguments, start, stop)`` over all voxels, seen as one flat stretch."""
+        """Run ``kernel(*arguments, start, stop)`` over all voxels as one flat stretch."""
         first, last = self.run
         if self.is_on_device:
             kernel(*arguments, first, last)
             return
-        _in_slabs(lambda a, b: kernel(*arguments, first + a, first + b), last - first, 1)
+        _run_in_slabs(lambda a, b: kernel(*arguments, first + a, first + b), last - first, 1)
 
     def add_scaled(self, out: Field, factor: PerLane, x: Field) -> None:
         """Set ``out += factor * x``, with one factor per lane."""
@@ -113,7 +113,7 @@ class Layout(BlockLayout):
             smoothing.sum_products(total, a, b, rows, self.lanes, start, stop)
             return total
 
-        parts = _in_slabs(sums, rows.size, a.shape[0] * length)
+        parts = _run_in_slabs(sums, rows.size, a.shape[0] * length)
         total: PerLane = np.sum(parts, axis=0).reshape(-1, self.lanes).sum(axis=0)
         return total
 
@@ -128,7 +128,7 @@ class Layout(BlockLayout):
         if self.is_on_device:
             kernel(out, row, x, 0, out.shape[0])
             return
-        _in_slabs(lambda a, b: kernel(out, row, x, a, b), out.shape[0], row.size)
+        _run_in_slabs(lambda a, b: kernel(out, row, x, a, b), out.shape[0], row.size)
 
 
 def by_component(field: Field) -> Field:
@@ -143,8 +143,8 @@ def _as_tuples(array: NDArray[Any]) -> Any:
     return int(array) if array.dtype.kind == "i" else array[()]
 
 
-def _in_slabs(task: Callable[[int, int], Any], length: int, width: int) -> list[Any]:
-    """Run ``task(start, stop)`` over ``range(length)``, each item of which is `width` numbers."""
+def _run_in_slabs(task: Callable[[int, int], Any], length: int, width: int) -> list[Any]:
+    """Run ``task(start, stop)`` over ``range(length)``; each item is `width` numbers."""
     most = length * width // _SMALLEST_SLAB
     if most <= 1:
         return [task(0, length)]

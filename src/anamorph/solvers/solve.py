@@ -1,8 +1,8 @@
-"""The linear systems of the model: one per column of a basis, (H_k + weight_k L) x_k = g_k.
+"""The Gauss-Newton systems of the M-step: one per column of a basis, (H_k + weight_k L) x_k = g_k.
 
 H_k is a positive semi-definite matrix at every voxel, L the penalty, whose weight differs from
-column to column. Dividing by the weight leaves one L for all, so that they are solved together:
-full multigrid gives a start, conjugate gradients preconditioned by V-cycles the rest.
+column to column. After division by the weight all columns have the same L and are solved together:
+full multigrid gives a start, conjugate gradients preconditioned by V-cycles do the rest.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _solve(
         x[block], *report = _solve_block(systems, block, regulariser, tolerance, max_cycles)
         residual[block], n_cycles[block], has_converged[block] = map(to_host, report)
 
-    blocks = systems.blocks()
+    blocks = systems.split_into_blocks()
     if len(blocks) >= n_threads() and not is_on_device(gradient):
         run_parallel(solve, blocks)
     else:  # threads then share the voxels of each block
@@ -219,12 +219,12 @@ def _solve_block(
     operator = SystemOperator(layout, regulariser.voxel_size, regulariser, hessian)
     level = multigrid(operator)
     if systems.start is None:
-        x = level.full(right_hand_side)
+        x = level.solve_fully(right_hand_side)
     else:
         x = layout.load(systems.start[block])
         x[..., layout.norm(right_hand_side) == 0] = 0
         residual = right_hand_side.copy()
         operator.subtract(residual, x)
-        x += level.full(residual)
+        x += level.solve_fully(residual)
     report = conjugate_gradients(level, x, right_hand_side, tolerance, max_cycles)
     return layout.unload(x), *report

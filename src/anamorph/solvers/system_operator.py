@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from anamorph.arrays.namespaces import kernels_for, to_host
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS, packed_pairs
 from anamorph.solvers.layout import Field, Layout, PerLane, by_component
-from anamorph.solvers.regulariser import Regulariser, dense_matrix, diagonal
+from anamorph.solvers.regulariser import Regulariser, build_matrix, evaluate_diagonal
 
 
 class SystemOperator:
@@ -82,7 +82,7 @@ class SystemOperator:
         inverse = np.empty_like(self.hessian)
         kernels = kernels_for(inverse, "anamorph.kernels.cpu.smoothing")
         kernels.invert_blocks(
-            by_component(inverse), by_component(self.hessian), diagonal(*self._grid)
+            by_component(inverse), by_component(self.hessian), evaluate_diagonal(*self._grid)
         )
         return inverse
 
@@ -91,12 +91,12 @@ class SystemOperator:
 
         It exceeds any tolerance when x is almost constant and only a small w0 holds it.
         """
-        scale: float = np.finfo(self.layout.dtype).eps * diagonal(*self._grid).max()
+        scale: float = np.finfo(self.layout.dtype).eps * evaluate_diagonal(*self._grid).max()
         return scale * self.layout.norm(x)
 
     def dense(self) -> NDArray[np.float64]:
         """Return H + L as matrices in float64: (lanes, unknowns, unknowns)."""
-        lanes, penalty = self.layout.lanes, dense_matrix(*self._grid)
+        lanes, penalty = self.layout.lanes, build_matrix(*self._grid)
         matrix = np.broadcast_to(penalty, (lanes, *penalty.shape)).copy()
         hessian = to_host(self.layout.unload(self.hessian)).reshape(lanes, len(self.hessian), -1)
         voxel = np.arange(hessian.shape[2])

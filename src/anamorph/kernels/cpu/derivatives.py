@@ -250,10 +250,10 @@ def _dot(a: Array, b: Array) -> float:
 
 @per_voxel
 def _add_products(a: Array, b: Array, out: Array) -> None:
-    """Add a b' to out on and below the diagonal; a, b : (K, long), which libraries are slow at.
+    """Add a b' to out on and below the diagonal; libraries are slow for a, b of shape (K, long).
 
-    Two rows by two at a time, so that each number read is used twice; the last row is paired with
-    itself when K is odd.
+    Two rows by two at a time: each number read is used twice. If K is odd, the last row is paired
+    with itself.
     """
     n_rows = len(a)
     for k in range(0, n_rows, 2):

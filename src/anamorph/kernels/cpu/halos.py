@@ -7,7 +7,7 @@ from anamorph.kernels.compile import Array, Shape, kernel
 
 @kernel
 def fill_halo(block: Array, shape: Shape) -> None:
-    """Fill the halo of a block that is given flat, beside its shape (component, *padded, lane)."""
+    """Fill the halo of a flat block, given its shape (component, *padded, lane)."""
     outer = shape[0]
     inner = block.size // outer
     for axis in range(1, len(shape) - 1):

@@ -35,7 +35,7 @@ from anamorph.kernels.formulas.symmetric import packed_place
 _ZERO = np.float32(0)
 _PIECE = 1024  # voxels per matrix product
 _MOST_BYTES = 2**31  # of B and HB at a time
-_LATENTS_PER_THREAD = 10  # which share what is read of the image
+_LATENTS_PER_THREAD = 10  # share what is read of the image
 
 
 @device_kernel

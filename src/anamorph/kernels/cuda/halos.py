@@ -43,6 +43,6 @@ def _fill_halo(block, padded, n_components, lanes):
 
 
 def fill_halo(block: Any, shape: tuple[int, ...]) -> None:
-    """Fill the halo of a block that is given flat, beside its shape (component, *padded, lane)."""
+    """Fill the halo of a flat block, given its shape (component, *padded, lane)."""
     padded = tuple(map(as_divisor, shape[1:-1]))
     _fill_halo(block.size, block, padded, shape[0], as_divisor(shape[-1]))

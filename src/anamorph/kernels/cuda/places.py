@@ -56,7 +56,7 @@ def as_divisor(number: int) -> Divisor:
 
 @device_function
 def read_length(divisor):
-    """Return the number that a divisor stands for."""
+    """Return the number of a divisor."""
     return np.int32(divisor[0])
 
 

@@ -22,7 +22,7 @@ from anamorph.kernels.formulas.symmetric import multiplied_by_2x2, multiplied_by
 
 _ZERO = np.float32(0)
 _TILE = 32  # numbers of a field next to each other
-_MOST_FIELDS = 8  # whose tiles are next to each other, so that the symbol is read once for all
+_MOST_FIELDS = 8  # with tiles next to each other: the symbol is read once for all
 
 
 @device_kernel

@@ -165,7 +165,7 @@ def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -
 def _restrict_axis(
     coarse, fine, left, right, fraction, ratio, n_outer, n_fine, n_coarse, n_inner, reach
 ):
-    """One thread per coarse voxel, which looks for the few fine ones it lies next to.
+    """One thread per coarse voxel, which gathers from the few fine voxels around it.
 
     Arrays are flat, n_fine, n_coarse and n_inner divisors.
     """
