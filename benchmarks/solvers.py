@@ -157,7 +157,7 @@ def multigrid_iteration(
     hessian = layout.load(system.hessian)
     operator = SystemOperator(layout, system.voxel_size, regulariser, hessian)
     level, g = multigrid(operator), layout.load(system.gradient)
-    x = level.full(g) if with_start else np.zeros_like(g)
+    x = level.solve_fully(g) if with_start else np.zeros_like(g)
     residual, direction, product = g.copy(), np.zeros_like(g), np.zeros_like(g)
     operator.subtract(residual, x)
     slope = np.full(layout.lanes, np.inf)

@@ -48,7 +48,7 @@ class Layout(BlockLayout):
         return self._xp.asarray(values)
 
     def constants(self, values: Any, dtype: Any) -> Any:
-        """Return numbers for kernels that hardly change: for a GPU tuples, arguments of the kernel."""
+        """Return numbers for kernels that hardly change; for a GPU as tuples, not as arrays."""
         array = np.asarray(values, dtype)
         return _as_tuples(array) if self.is_on_device else array
 

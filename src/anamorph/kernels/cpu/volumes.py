@@ -1,8 +1,8 @@
 """Volumes: pull and push of volumes, faster than `warps` where displacements are smooth.
 
-Most voxels are warped eight at a time (see `segments`). Segments that are not smooth are set aside;
-some hundreds of their voxels at a time are then located and warped one by one, as in `warps`. Planes
-would not gain: the four corners of a cell are found in the time it takes to find a segment.
+Most voxels are warped eight at a time (see `segments`). Voxels that are no segment are set aside,
+some hundreds at a time, and then located and warped one by one, as in `warps`. Planes would not
+gain: the four corners of a cell are found in the time it takes to find a segment.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from anamorph.kernels.cpu.segments import (
     Point,
     add_seams,
     copy_seams,
-    next_point,
     find_point,
+    next_point,
     pull_segment,
     push_segment,
 )
