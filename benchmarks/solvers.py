@@ -31,8 +31,8 @@ from anamorph.kernels.threads import n_threads
 from anamorph.solvers import Solution, solve_field, solve_velocity
 from anamorph.solvers.layout import Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.operators import Operator
 from anamorph.solvers.regulariser import Regulariser
+from anamorph.solvers.system_operator import SystemOperator
 from benchmarks.paired import ratios
 
 Fields = NDArray[np.floating]
@@ -155,9 +155,9 @@ def multigrid_iteration(
     layout = Layout(system.space, len(system.gradient), np.dtype(np.float32))
     regulariser = Regulariser(system.penalty, system.voxel_size, system.gradient.shape[1])
     hessian = layout.load(system.hessian)
-    operator = Operator(layout, system.voxel_size, regulariser, hessian)
+    operator = SystemOperator(layout, system.voxel_size, regulariser, hessian)
     level, g = multigrid(operator), layout.load(system.gradient)
-    x = level.full(g) if with_start else np.zeros_like(g)
+    x = level.solve_fully(g) if with_start else np.zeros_like(g)
     residual, direction, product = g.copy(), np.zeros_like(g), np.zeros_like(g)
     operator.subtract(residual, x)
     slope = np.full(layout.lanes, np.inf)

@@ -12,9 +12,8 @@ from anamorph import ShapeAppearanceModel
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.objective import joint_log_probability
 from anamorph.fitting.sites import LocalSites
-from anamorph.geometry import momentum
+from anamorph.geometry import momentum, paths
 from anamorph.geometry.operators import field_momentum
-from anamorph.geometry.shooting import _Geodesic
 from anamorph.images.arrays import ImageFormat
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
@@ -337,9 +336,9 @@ def multiply_translations(monkeypatch, gain):
     The momentum of a translation is conserved along a geodesic, so that the total velocity after
     the first step is the gain times that of the initial velocity.
     """
-    exact = _Geodesic._conserved_total
+    exact = paths._sum_over_space
 
     def inexact(fields, greens_function):
         return float(np.squeeze(gain)) * exact(fields, greens_function)
 
-    monkeypatch.setattr(_Geodesic, "_conserved_total", staticmethod(inexact))
+    monkeypatch.setattr(paths, "_sum_over_space", inexact)

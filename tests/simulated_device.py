@@ -169,10 +169,10 @@ def install() -> Any:
 def uninstall() -> None:
     """Remove the simulated CuPy, and all that was made of it."""
     from anamorph.geometry.operators import symbol_on_device
-    from anamorph.solvers.transfer import _coarse_neighbours
+    from anamorph.solvers.transfer import _find_coarse_neighbours
 
     symbol_on_device.cache_clear()
-    _coarse_neighbours.cache_clear()
+    _find_coarse_neighbours.cache_clear()
     for name in list(sys.modules):
         if (
             name.partition(".")[0] in ("cupy", "cupyx")
@@ -230,7 +230,7 @@ class _Thread(ModuleType):
 
     @staticmethod
     def _intrinsic(operation: Any) -> Any:
-        return {"plus": np.add, "times": np.multiply}[operation.__name__]
+        return {"added": np.add, "multiplied": np.multiply}[operation.__name__]
 
     @staticmethod
     def _add(array: Any, index: Any, value: Any) -> None:
@@ -241,7 +241,7 @@ _THREAD = _Thread()
 _MODULES = [
     f"anamorph.{floor}.cuda.{name}"
     for floor, names in {
-        "kernels": "launch places fourier warps steps spectrum geodesics derivatives blocks "
+        "kernels": "launch places fourier warps steps spectrum geodesics derivatives halos "
         "stencils smoothing",
         "likelihoods": "gaussian bernoulli categorical",
     }.items()

@@ -7,8 +7,8 @@ import pytest
 
 from anamorph.solvers.layout import Layout
 from anamorph.solvers.multigrid import coarser_grid, multigrid
-from anamorph.solvers.operators import Operator
 from anamorph.solvers.regulariser import Regulariser
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.transfer import prolong, restrict
 from tests.solvers.systems import random_hessian
 
@@ -61,7 +61,7 @@ def level_and_operator(shape, penalty, hessian):
     layout = Layout(shape, 1, DTYPE)
     voxel_size = (1.0,) * n
     regulariser = Regulariser(penalty, voxel_size, n)
-    operator = Operator(layout, voxel_size, regulariser, layout.load(hessian[None]))
+    operator = SystemOperator(layout, voxel_size, regulariser, layout.load(hessian[None]))
     return multigrid(operator), operator
 
 
@@ -112,6 +112,6 @@ def test_full_multigrid_is_a_good_start():
     g, error_product = layout.zeros(2), layout.zeros(2)
     operator.apply(g, exact)
     layout.fill_halo(g)
-    error = exact - level.full(g)
+    error = exact - level.solve_fully(g)
     operator.apply(error_product, error)
     assert layout.dot(error, error_product) < 0.3**2 * layout.dot(exact, g)

@@ -1,4 +1,4 @@
-"""Fields on periodic grids: penalties, warps and geodesic shooting. Knows no images, no model."""
+"""Fields on periodic grids: penalties L and their Green's functions, warps, geodesic shooting."""
 
 from anamorph.geometry.operators import momentum, velocity
 from anamorph.geometry.shooting import shoot

@@ -1,4 +1,7 @@
-"""The operator L of velocity fields and its Green's function G, applied in the Fourier domain."""
+"""The operator L of velocity fields and its Green's function G, applied in the Fourier domain.
+
+G is L^g of the paper, the inverse of L (Algorithm 4); symbols are those of `penalties`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from anamorph.arrays.namespaces import (
     is_on_device,
     kernels_for,
 )
-from anamorph.geometry.grid import Array, check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.fields import Array, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import (
     VELOCITY_WEIGHTS,
     angular_frequencies,
@@ -47,7 +50,7 @@ def momentum(v: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | Non
     array of the shape of v
         float32, or float64 if v is.
     """
-    return _apply(v, "v", penalty, voxel_size, inverse=False)
+    return _apply_operator(v, "v", penalty, voxel_size, inverse=False)
 
 
 def velocity(u: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | None = None) -> Array:
@@ -66,7 +69,7 @@ def velocity(u: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | Non
     array of the shape of u
         Velocities in voxels; float32, or float64 if u is.
     """
-    return _apply(u, "u", penalty, voxel_size, inverse=True)
+    return _apply_operator(u, "u", penalty, voxel_size, inverse=True)
 
 
 def field_momentum(fields: Array, penalty: Sequence[float], voxel_size: Sequence[float]) -> Array:
@@ -91,7 +94,7 @@ def field_momentum(fields: Array, penalty: Sequence[float], voxel_size: Sequence
     return result
 
 
-def _apply(
+def _apply_operator(
     field: ArrayLike,
     name: str,
     penalty: Sequence[float],
@@ -108,7 +111,7 @@ def _apply(
         n_fields = array.size // (d * math.prod(space))
         room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
         room[:n_fields] = array.reshape(n_fields, d, *space)
-        mean = array_namespace(array).empty((n_fields, d), np.float32)  # which nobody asks for
+        mean = array_namespace(array).empty((n_fields, d), np.float32)  # required, not used
         kernels_for(array, "anamorph.kernels.cpu.spectrum").SymbolProduct(
             room, on_device, room, mean
         )()
@@ -131,7 +134,7 @@ def packed_symbol(
 ) -> Array:
     """Return the symbol of L or of G at the frequencies of ``rfftn``, (frequency, packed d x d).
 
-    With ``half=False`` it is that at the frequencies of ``fftn``.
+    With ``half=False`` the frequencies are those of ``fftn``.
     """
     if inverse and not any(penalty[:4]):
         raise ValueError(
@@ -143,7 +146,7 @@ def packed_symbol(
     if inverse:
         symbol = inverse_symbol(symbol)
     packed = np.ascontiguousarray(symbol.reshape(len(symbol), -1).T, dtype)
-    packed.flags.writeable = False  # it is shared by all who ask for the same symbol
+    packed.flags.writeable = False  # all callers with the same arguments share it
     return packed
 
 
@@ -152,8 +155,8 @@ def apply_symbol(
 ) -> Array:
     """Return vector fields (N, d, *space, lanes) multiplied by a symbol in the Fourier domain.
 
-    `total`, (N, d, lanes), is the sum over space that the result has, where it is known better
-    than the input can tell.
+    `total`, (N, d, lanes), is the sum over space of the result, where it is known better than the
+    input can tell.
     """
     n_fields, d, *space, lanes = fields.shape
     axes = tuple(range(2, 2 + d))
@@ -177,7 +180,7 @@ def symbol_on_device(
 ) -> Array:
     """Return the symbol of L or of G on the GPU, (packed d x d, frequency).
 
-    It is divided by the number of voxels, as then no transform need be.
+    It is divided by the number of voxels, which spares the transforms their scaling.
     """
     dtype = np.dtype(np.float64)
     symbol = packed_symbol(penalty, space, voxel_size, dtype, inverse=inverse).T

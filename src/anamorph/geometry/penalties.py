@@ -1,4 +1,4 @@
-"""Penalties as symbols: the operators L of the paper, diagonal (or d x d) in the Fourier domain.
+"""Penalties as symbols: the operators L^mu, L^a and L^v of the paper in the Fourier domain.
 
 A penalty is the list of its weights: (w0, w1, w2) for scalar fields (the mean, the appearance
 basis), (w0, ..., w4) for velocity fields. With k_i the angular frequency along axis i, h_i the
@@ -8,7 +8,7 @@ voxel size, e_i = (2 - 2 cos k_i) / h_i^2 and lap = sum_i e_i, the symbols are
 - velocities, component (i, i): h_i^2 [w0 + w1 lap + w2 lap^2 + w3 (lap + e_i) + w4 e_i]
 - velocities, component (i, j): (w3 + w4) sin k_i sin k_j
 
-All are formed in float64: summed in float32, w0 would be lost in w2, and translations with it.
+All are computed in float64: summed in float32, w0 would be lost in w2, and translations with it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def inverse_symbol(symbol: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Where the symbol is zero (frequency zero when w0 = 0) the inverse is zero.
     """
-    size = _matrix_size(symbol.shape[0])
+    size = _count_rows(symbol.shape[0])
     pairs = packed_pairs(size)
     matrix = np.empty((*symbol.shape[1:], size, size))
     for packed, (i, j) in zip(symbol, pairs, strict=True):
@@ -101,5 +101,5 @@ def _second_differences(
     return [(2 * np.sin(k / 2) / h) ** 2 for k, h in zip(frequencies, voxel_size, strict=True)]
 
 
-def _matrix_size(n_packed: int) -> int:
+def _count_rows(n_packed: int) -> int:
     return int((np.sqrt(8 * n_packed + 1) - 1) / 2)

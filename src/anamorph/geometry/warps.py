@@ -1,4 +1,7 @@
-"""Warps psi = id + displacement: pulling, pushing, composing, inverting, and their Jacobians."""
+"""Warps psi = id + displacement: pull, push, compose, invert, and Jacobians.
+
+Pull is a(psi) of the paper; push, its transpose, is Psi' of Algorithm 3.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from anamorph.arrays.namespaces import array_namespace, is_on_device, kernels_for
-from anamorph.geometry.grid import Array, check_image_and_displacement, check_vector_field
+from anamorph.geometry.fields import Array, check_image_and_displacement, check_vector_field
 from anamorph.kernels.cpu.volumes import pull_volumes, push_volumes
 from anamorph.kernels.cpu.warps import coordinates_of_voxels, pull_voxels, push_voxels
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
-# Images are warped some at a time, few enough to stay in a processor's cache.
+# Images are warped in parts that stay in a processor's cache.
 _PART_BYTES = 2**20
 
 # By the number of axes.
@@ -45,7 +48,7 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
     """Return images pushed along psi: the exact transpose of `pull`.
 
     Each voxel x adds its value, shared out linearly, to the grid points around
-    x + displacement(x), so that totals are conserved.
+    x + displacement(x). Totals are conserved.
 
     Parameters
     ----------
@@ -81,7 +84,7 @@ def push_batch(images: Array, warps: Array) -> Array:
     if n_images * n_channels < n_threads():
         return _push_slabs(images, warps)
     if n_images >= n_threads():
-        pieces = [(slice(*bounds), slice(None)) for bounds in _parts(images)]
+        pieces = [(slice(*bounds), slice(None)) for bounds in _split_images(images)]
     else:
         pieces = [
             (slice(n, n + 1), slice(c, c + 1)) for n in range(n_images) for c in range(n_channels)
@@ -103,9 +106,9 @@ def _push_slabs(images: Array, warps: Array) -> Array:
         _warp(_PUSH[warps.shape[1]], images, warps, own, slab)
         return own
 
-    # No more of them than axes, so that they take no more memory than the displacements.
+    # No more slabs than axes: they take no more memory than the displacements.
     n_slabs = min(n_threads(), warps.shape[1])
-    total, *others = run_parallel(push_slab, slabs(_n_voxels(images), n_slabs))
+    total, *others = run_parallel(push_slab, slabs(_count_voxels(images), n_slabs))
     for own in others:
         total += own
     return total
@@ -114,7 +117,7 @@ def _push_slabs(images: Array, warps: Array) -> Array:
 def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:
     """Run a kernel of `kernels.cuda.warps`."""
     kernel = getattr(kernels_for(images, "anamorph.kernels.cpu.warps"), name)
-    n_images, n_voxels = len(images), _n_voxels(images)
+    n_images, n_voxels = len(images), _count_voxels(images)
     flat = [array.reshape(n_images, -1, n_voxels) for array in (images, warps, out)]
     kernel(*flat, images.shape[2:])
 
@@ -122,12 +125,12 @@ def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:
 def _run(kernel: Callable[..., None], images: Array, warps: Array, out: Array) -> None:
     """Run a kernel of `kernels`: threads share the images, or the voxels if these are few."""
     if len(images) >= n_threads():
-        parts = [slice(*bounds) for bounds in _parts(images)]
+        parts = [slice(*bounds) for bounds in _split_images(images)]
         run_parallel(lambda part: _warp(kernel, images[part], warps[part], out[part]), parts)
     else:
         run_parallel(
             lambda slab: _warp(kernel, images, warps, out, slab),
-            slabs(_n_voxels(images), n_threads()),
+            slabs(_count_voxels(images), n_threads()),
         )
 
 
@@ -139,14 +142,14 @@ def _warp(
     slab: tuple[int, int] | None = None,
 ) -> None:
     """Run a kernel of `kernels` for some images, and perhaps for some of their voxels."""
-    space, bounds = images.shape[2:], slab or (0, _n_voxels(images))
+    space, bounds = images.shape[2:], slab or (0, _count_voxels(images))
     flat = [fields.reshape(*fields.shape[:2], -1) for fields in (images, warps, out)]
     if len(space) == 2:
         flat.insert(2, coordinates_of_voxels(space, images.dtype))
     kernel(*flat, space, *bounds)
 
 
-def _n_voxels(images: Array) -> int:
+def _count_voxels(images: Array) -> int:
     return math.prod(images.shape[2:])
 
 
@@ -158,6 +161,11 @@ def compose(outer: ArrayLike, inner: ArrayLike) -> Array:
     outer, inner : arrays of shape (..., d, *space)
         Displacements of the two warps; ``pull(pull(image, outer), inner)`` is approximately
         ``pull(image, compose(outer, inner))``.
+
+    Returns
+    -------
+    array of shape (..., d, *space)
+        In voxels.
     """
     inner_warp, _ = check_vector_field(inner, "inner")
     composed: Array = inner_warp + pull(outer, inner_warp)
@@ -172,12 +180,17 @@ def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int
     displacement : array of shape (..., d, *space)
         In voxels; psi = id + displacement must be one-to-one.
     tolerance : float
-        Largest distance in voxels between psi(psi^-1(x)) and x.
+        Largest distance in voxels between psi(psi^-1(x)) and x; 0.001 by default.
     max_iterations : int
-        When so many do not suffice, a ValueError is raised.
+        The most iterations to do, 50 by default; if they do not suffice, a ValueError is raised.
+
+    Returns
+    -------
+    array of the shape of displacement
+        In voxels.
     """
     warp, d = check_vector_field(displacement, "displacement")
-    jacobian = _jacobian(warp, d)
+    jacobian = _differentiate_warp(warp, d)
     entries = jacobian.reshape(*jacobian.shape[: -d - 2], d * d, *warp.shape[-d:])
     inverse = -warp
     error = np.inf
@@ -215,11 +228,11 @@ def jacobian_determinant(displacement: ArrayLike) -> Array:
         Positive where psi preserves orientation, 1 where it preserves volume.
     """
     warp, d = check_vector_field(displacement, "displacement")
-    matrices = np.moveaxis(_jacobian(warp, d), (-d - 2, -d - 1), (-2, -1))
+    matrices = np.moveaxis(_differentiate_warp(warp, d), (-d - 2, -d - 1), (-2, -1))
     return np.asarray(np.linalg.det(matrices))
 
 
-def gradient(image: Array, n_dims: int) -> Array:
+def differentiate(image: Array, n_dims: int) -> Array:
     """Return central differences of images (..., *space) along each axis, (..., d, *space)."""
     derivatives = [
         (np.roll(image, -1, axis) - np.roll(image, 1, axis)) / 2 for axis in range(-n_dims, 0)
@@ -227,10 +240,10 @@ def gradient(image: Array, n_dims: int) -> Array:
     return np.stack(derivatives, axis=-n_dims - 1)
 
 
-def _jacobian(displacement: Array, n_dims: int) -> Array:
+def _differentiate_warp(displacement: Array, n_dims: int) -> Array:
     """Return D psi, (..., d, d, *space): entry (i, j) is the derivative of component i along j."""
     identity = np.eye(n_dims, dtype=displacement.dtype).reshape(n_dims, n_dims, *(1,) * n_dims)
-    return np.asarray(identity + gradient(displacement, n_dims))
+    return np.asarray(identity + differentiate(displacement, n_dims))
 
 
 def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
@@ -255,6 +268,6 @@ def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array,
     )
 
 
-def _parts(images: Array) -> list[tuple[int, int]]:
+def _split_images(images: Array) -> list[tuple[int, int]]:
     images_per_part = max(1, _PART_BYTES // images[0].nbytes)
     return slabs(len(images), max(n_threads(), -(-len(images) // images_per_part)))

@@ -1,1 +1,1 @@
-"""The hot loops: compiled with Numba, written once per voxel (or row of voxels)."""
+"""Compiled loops over voxels: `formulas` are written once, `cpu` and `cuda` hold the loops."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -17,29 +20,57 @@ Shape = tuple[int, ...]
 
 logger = logging.getLogger("anamorph")
 
-# Sums may be reordered and products fused, so that loops vectorise; NaN and infinity keep their
-# meaning, since NaN marks missing data.
+# Sums may be reordered and products fused, which lets loops vectorise. NaN and infinity keep their
+# meaning: NaN marks missing data.
 _FAST_MATH = {"contract", "reassoc", "nsz", "arcp"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": _FAST_MATH}
 
 
+def sources() -> list[Path]:
+    """Return the files that kernels may be compiled from, for either target."""
+    package = Path(__file__).parents[1]
+    return sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/**/*.py")])
+
+
+@cache
+def source_digest(*folders: str) -> str:
+    """Return a text that changes when a source does: any, or any in folders of these names."""
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sources():
+        if not folders or path.parent.name in folders:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop over voxels. It runs without the interpreter lock and is cached on disk."""
-    compiled: Callable[..., Any] = numba.njit(cache=True, **_OPTIONS)(function)
+    compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
+    # Numba's cache notices a change in the file of the kernel alone, not in those of its formulas.
+    file = compiled._cache._cache_file
+    file._source_stamp = file._source_stamp, source_digest("kernels", "formulas", "cpu")
+    return compiled
+
+
+def formula(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile the arithmetic of one voxel, numbers in and out, for kernels of either target.
+
+    Its source is inlined: a kernel for GPUs compiles it with its own options, without the fast
+    mathematics of processors, which Numba would take there as a promise that nothing is NaN.
+    """
+    compiled: Callable[..., Any] = numba.njit(inline="always", **_OPTIONS)(function)
     return compiled
 
 
 def per_voxel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile the arithmetic of one voxel (or one row of voxels), to be inlined into kernels."""
-    compiled: Callable[..., Any] = numba.njit(inline="always", **_OPTIONS)(function)
-    return compiled
+    """Compile what kernels for processors do with one row of voxels, inlined as a `formula` is."""
+    return formula(function)
 
 
 def per_segment(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile the arithmetic of a few voxels, with branches, to be inlined into kernels.
 
-    The machine code is inlined, where `per_voxel` inlines the source: arrays are then lent to the
-    function, and not counted as used once more for each call.
+    The machine code is inlined, where `per_voxel` inlines the source: the function then borrows
+    arrays, and Numba does not count references to them at each call.
     """
     compiled: Callable[..., Any] = numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled
@@ -49,12 +80,12 @@ class _CompilationNotice(event.Listener):
     """Says once per process that kernels are being compiled, when the cache did not have them."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.is_said = False
 
     def on_start(self, event: Any) -> None:
         module = event.data["dispatcher"].py_func.__module__
-        if not self.told and module.startswith("anamorph."):
-            self.told = True
+        if not self.is_said and module.startswith("anamorph."):
+            self.is_said = True
             logger.warning(
                 "Compiling numerical kernels: once per machine, then read from the cache."
             )

@@ -1,5 +1,5 @@
-"""What can be wrong with the device that kernels are to run on."""
+"""Errors about the device that kernels run on."""
 
 
 class DeviceError(RuntimeError):
-    """A GPU was asked for that is not there, or is too small."""
+    """The GPU that was asked for does not exist or is too small."""

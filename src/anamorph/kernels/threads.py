@@ -1,4 +1,4 @@
-"""Threads: kernels release the interpreter lock, and this pool runs them side by side.
+"""Threads: kernels release the interpreter lock, and this pool runs them in parallel.
 
 Numba's own thread pool is not used: it aborts the process when two threads of Python enter it,
 and it cannot be sized per call.
@@ -34,7 +34,7 @@ def available_threads() -> int:
 
 
 def n_threads() -> int:
-    """Return the number of threads to use here: 1 inside a worker, which is already one of many."""
+    """Return the number of threads to use: 1 inside a worker, which is already one of many."""
     if getattr(_worker, "busy", False):
         return 1
     return _requested.get() or available_threads()
@@ -42,7 +42,7 @@ def n_threads() -> int:
 
 @contextmanager
 def use_threads(count: int | None) -> Iterator[None]:
-    """Use `count` threads within a ``with`` block (None: as many as there are processors)."""
+    """Use `count` threads within a ``with`` block; None means one per processor."""
     if count is not None and (not isinstance(count, int) or count < 1):
         raise ValueError(f"n_threads must be an integer >= 1 or None, got {count!r}")
     token = _requested.set(count)
@@ -53,7 +53,7 @@ def use_threads(count: int | None) -> Iterator[None]:
 
 
 class _OneBlasThread:
-    """Keeps BLAS to one thread within ``with`` blocks, of which several may overlap."""
+    """Keeps BLAS to one thread within ``with`` blocks, which may overlap."""
 
     def __init__(self) -> None:
         self._lock, self._n_inside = threading.Lock(), 0
@@ -71,22 +71,22 @@ class _OneBlasThread:
                 self._limit.restore_original_limits()
 
 
-#: For products of matrices inside our own threads, which would wait for each other's otherwise.
+#: For matrix products inside our own threads: threads of BLAS would wait for each other.
 one_blas_thread = _OneBlasThread()
 
 
 def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return ``[task(item) for item in items]``, computed by `n_threads` threads: this one helps.
+    """Return ``[task(item) for item in items]``, computed by `n_threads` threads and this one.
 
-    If tasks fail, none is begun any more, those that have begun are waited for (they may write to
-    the caller's arrays), and the error of the first one is raised.
+    If a task fails, no further one starts. The function waits for those that run, as they may write
+    to the caller's arrays, and raises the error of the first task that failed.
     """
     count = min(n_threads(), len(items))
     if count <= 1:
         return [task(item) for item in items]
     results: dict[int, Result] = {}
     errors: dict[int, Exception] = {}
-    left = iter(range(len(items)))  # shared by all, each of whom takes the next
+    left = iter(range(len(items)))  # shared: each thread takes the next one
 
     def work() -> None:
         _worker.busy = True
@@ -99,12 +99,12 @@ def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[
                     break
         finally:
             _worker.busy = False
-            deque(left, maxlen=0)  # after a failure, none is begun
+            deque(left, maxlen=0)  # after a failure, no task starts
 
     helpers = [_pool(count - 1).submit(work) for _ in range(count - 1)]
     try:
         work()
-    finally:  # those that have not begun have nothing left to do
+    finally:  # helpers that have not started have nothing left to do
         wait([helper for helper in helpers if not helper.cancel()])
     if errors:
         raise errors[min(errors)]

@@ -39,7 +39,7 @@ def _device_names() -> tuple[str, ...]:
 
 def _weights(count: int) -> Accepted:
     def check(name: str, value: Any) -> tuple[float, ...]:
-        from anamorph.geometry.grid import check_penalty
+        from anamorph.geometry.fields import check_penalty
 
         return check_penalty(value, count, name)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from anamorph.geometry.grid import check_voxel_size
+from anamorph.geometry.fields import check_voxel_size
 from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood

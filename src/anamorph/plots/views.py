@@ -29,7 +29,7 @@ from matplotlib.image import AxesImage
 from nibabel.orientations import io_orientation
 from numpy.typing import ArrayLike, NDArray
 
-from anamorph.geometry.grid import check_voxel_size
+from anamorph.geometry.fields import check_voxel_size
 
 Array = NDArray[np.floating]
 

@@ -1,4 +1,4 @@
-"""(H + L) x = g for fields of small matrices, by full multigrid."""
+"""Gauss-Newton systems (H + L) x = g with a small matrix H per voxel, by full multigrid."""
 
 from anamorph.solvers.solve import Solution, solve_field, solve_velocity
 

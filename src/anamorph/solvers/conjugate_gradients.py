@@ -84,7 +84,7 @@ class _Descent:
     def run(
         self, is_active: NDArray[np.bool_], max_cycles: int
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Descend until every lane has arrived; return their cycles, and which have not."""
+        """Descend until all lanes converge; return their cycles, and which have not converged."""
         n_cycles = self.layout.per_lane(0, np.int64)
         ratio = self.layout.per_lane(_FIRST_RATIO)
         while is_active.any() and n_cycles.max() < max_cycles:
@@ -92,7 +92,7 @@ class _Descent:
             self._step(is_active)
             n_cycles += is_active
             ratio = _ratio(self.gain, previous_gain, otherwise=_FIRST_RATIO)
-            # Full multigrid leaves rough errors, which vanish first: the slower ratio is telling.
+            # Full multigrid leaves rough errors, which vanish first: the slower ratio counts.
             slower = np.clip(np.maximum(ratio, previous_ratio), *_RATIOS)
             left = self.gain * slower / (1 - slower)
             is_active = is_active & ~self._has_arrived(left)
@@ -100,7 +100,7 @@ class _Descent:
         return n_cycles, is_active
 
     def _step(self, is_active: NDArray[np.bool_]) -> None:
-        """Move `x` along a conjugate direction; lanes that have arrived stay where they are."""
+        """Move `x` along a conjugate direction; lanes that have converged stay as they are."""
         layout = self.layout
         preconditioned = self.level.cycle(self.residual)
         previous_slope, self.slope = self.slope, layout.dot(self.residual, preconditioned)

@@ -1,8 +1,8 @@
-"""How fields lie in memory while they are solved for: blocks of systems, and their vector algebra.
+"""The layout of fields in memory while they are solved for, and vector algebra on them.
 
 A field is a block (components, *padded space, lanes), see `kernels.blocks`. Lanes are systems that
-share the operator L but neither the Hessian nor the right-hand side: small images are solved many
-at a time, side by side in memory, large volumes one at a time.
+share the operator L but neither the Hessian nor the right-hand side: many small images are solved
+at a time, next to each other in memory, and large volumes one at a time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.arrays.namespaces import kernels_for
-from anamorph.kernels.cpu import smoothing
-from anamorph.kernels.cpu.blocks import BlockLayout
+from anamorph.kernels.blocks import BlockLayout
+from anamorph.kernels.cpu import halos, smoothing
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
 Field = NDArray[np.floating]
@@ -48,7 +48,7 @@ class Layout(BlockLayout):
         return self._xp.asarray(values)
 
     def constants(self, values: Any, dtype: Any) -> Any:
-        """Return numbers for kernels that hardly change: told to a GPU, not kept in its memory."""
+        """Return numbers for kernels that hardly change; for a GPU as tuples, not as arrays."""
         array = np.asarray(values, dtype)
         return _as_tuples(array) if self.is_on_device else array
 
@@ -63,8 +63,7 @@ class Layout(BlockLayout):
 
     def fill_halo(self, block: Field) -> None:
         """Copy the voxels at both ends of each axis into the halo at its other end."""
-        kernels = kernels_for(block, "anamorph.kernels.cpu.blocks")
-        kernels.fill_halo_of(block.reshape(-1), block.shape)
+        kernels_for(block, halos.__name__).fill_halo(block.reshape(-1), block.shape)
 
     @cached_property
     def _row_length(self) -> int:
@@ -82,12 +81,12 @@ class Layout(BlockLayout):
         return field
 
     def over_voxels(self, kernel: Callable[..., None], *arguments: Any) -> None:
-        """Run ``kernel(*arguments, start, stop)`` over all voxels, seen as one flat stretch."""
+        """Run ``kernel(*arguments, start, stop)`` over all voxels as one flat stretch."""
         first, last = self.run
         if self.is_on_device:
             kernel(*arguments, first, last)
             return
-        _in_slabs(lambda a, b: kernel(*arguments, first + a, first + b), last - first, 1)
+        _run_in_slabs(lambda a, b: kernel(*arguments, first + a, first + b), last - first, 1)
 
     def add_scaled(self, out: Field, factor: PerLane, x: Field) -> None:
         """Set ``out += factor * x``, with one factor per lane."""
@@ -101,7 +100,9 @@ class Layout(BlockLayout):
         """Return the scalar product of two fields in every lane, summed in float64."""
         if self.is_on_device:
             kernels = kernels_for(a, smoothing.__name__)
-            on_device: PerLane = kernels.dot_per_lane(flat(a), flat(b), self.padded, self.lanes)
+            on_device: PerLane = kernels.dot_per_lane(
+                by_component(a), by_component(b), self.padded, self.lanes
+            )
             return on_device
         rows, length = self._interior_rows, self.space[-1] * self.lanes
         by_rows = (a.shape[0], -1, self._row_length)
@@ -112,7 +113,7 @@ class Layout(BlockLayout):
             smoothing.sum_products(total, a, b, rows, self.lanes, start, stop)
             return total
 
-        parts = _in_slabs(sums, rows.size, a.shape[0] * length)
+        parts = _run_in_slabs(sums, rows.size, a.shape[0] * length)
         total: PerLane = np.sum(parts, axis=0).reshape(-1, self.lanes).sum(axis=0)
         return total
 
@@ -127,11 +128,11 @@ class Layout(BlockLayout):
         if self.is_on_device:
             kernel(out, row, x, 0, out.shape[0])
             return
-        _in_slabs(lambda a, b: kernel(out, row, x, a, b), out.shape[0], row.size)
+        _run_in_slabs(lambda a, b: kernel(out, row, x, a, b), out.shape[0], row.size)
 
 
-def flat(field: Field) -> Field:
-    """Return a field seen as (components, padded voxels and lanes)."""
+def by_component(field: Field) -> Field:
+    """Return a field as a view of shape (components, padded voxels and lanes)."""
     return field.reshape(field.shape[0], -1)
 
 
@@ -142,8 +143,8 @@ def _as_tuples(array: NDArray[Any]) -> Any:
     return int(array) if array.dtype.kind == "i" else array[()]
 
 
-def _in_slabs(task: Callable[[int, int], Any], length: int, width: int) -> list[Any]:
-    """Run ``task(start, stop)`` over ``range(length)``, each item of which is `width` numbers."""
+def _run_in_slabs(task: Callable[[int, int], Any], length: int, width: int) -> list[Any]:
+    """Run ``task(start, stop)`` over ``range(length)``; each item is `width` numbers."""
     most = length * width // _SMALLEST_SLAB
     if most <= 1:
         return [task(0, length)]

@@ -1,12 +1,12 @@
-"""Multigrid: errors are smoothed on each grid, and what is smooth is solved for on coarser ones.
+"""Full multigrid (Ashburner, 2007): each grid relaxes rough errors, coarser grids smooth ones.
 
-A level's cycle is the classical V: relax, average the residual on the coarser grid, solve there by
-the same means, interpolate the correction back, relax again; the coarsest grid is solved exactly.
+A level's cycle is the classical V: relax, average the residual on the coarser grid, solve there in
+the same way, interpolate the correction back, relax again. The coarsest grid is solved exactly.
 Full multigrid starts from the coarsest grid, with one V-cycle on each finer one.
 
 Relaxation is block-Jacobi, accelerated by Chebyshev polynomials on the upper part of the spectrum:
-the errors that are too rough for the coarser grid. It relaxes all voxels at once, and does the same
-before and after, so that a cycle is a symmetric operator.
+the errors that are too rough for the coarser grid. It relaxes all voxels at once, with the same
+steps before and after: a cycle is a symmetric operator.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from math import prod
 import numpy as np
 
 from anamorph.arrays.namespaces import kernels_for
-from anamorph.solvers.layout import Field, flat
-from anamorph.solvers.operators import Operator
-from anamorph.solvers.regulariser import rough_spectrum
+from anamorph.solvers.layout import Field, by_component
+from anamorph.solvers.regulariser import bound_rough_spectrum
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.transfer import prolong, restrict
 
 # Relaxations before and after: the least work per digit over the penalties of the paper. So few
@@ -36,16 +36,16 @@ _LARGEST_ANISOTROPY = 1.5
 _RELATIVE_RIDGE = 1e-6
 
 
-def multigrid(operator: Operator) -> Level:
+def multigrid(operator: SystemOperator) -> Level:
     """Return the finest level of the hierarchy of grids below `operator`."""
     is_coarsest = prod(operator.layout.space) <= _LARGEST_DENSE
     return CoarsestLevel(operator) if is_coarsest else SmoothedLevel(operator)
 
 
 class CoarsestLevel:
-    """The level that is solved exactly."""
+    """The coarsest level, solved exactly."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: SystemOperator) -> None:
         self.operator, self._layout = operator, operator.layout
         matrices = operator.dense()
         if operator.regulariser.penalty[0] == 0:
@@ -60,13 +60,13 @@ class CoarsestLevel:
         vectors = batch.reshape(len(batch), -1, 1).astype(np.float64)
         return self._layout.load((self._inverse @ vectors).reshape(batch.shape))
 
-    full = cycle
+    solve_fully = cycle
 
 
 class SmoothedLevel:
-    """A level whose errors are smoothed, then passed on to the next coarser level."""
+    """A level that relaxes errors, and passes smooth ones to the next coarser level."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: SystemOperator) -> None:
         self.operator, self._layout = operator, operator.layout
         self._inverse_blocks = operator.inverse_blocks()
         n_components = operator.regulariser.n_components
@@ -74,7 +74,7 @@ class SmoothedLevel:
             self._layout.zeros(n_components) for _ in range(3)
         )
         self._coarser = multigrid(_coarsened(operator))
-        self._chebyshev = _chebyshev(operator, self._coarser.operator.layout.space)
+        self._chebyshev = _plan_relaxations(operator, self._coarser.operator.layout.space)
 
     def cycle(self, residual: Field) -> Field:
         """Return the correction that a V-cycle finds; the next one overwrites it."""
@@ -89,9 +89,9 @@ class SmoothedLevel:
         self._relax()
         return self._correction
 
-    def full(self, right_hand_side: Field) -> Field:
-        """Return the solution that full multigrid finds, its padding filled."""
-        coarse = self._coarser.full(restrict(right_hand_side, self._coarser.operator.layout))
+    def solve_fully(self, right_hand_side: Field) -> Field:
+        """Return the solution of full multigrid, its halo filled."""
+        coarse = self._coarser.solve_fully(restrict(right_hand_side, self._coarser.operator.layout))
         x = prolong(coarse, self._layout)
         residual = right_hand_side.copy()
         self.operator.subtract(residual, x)
@@ -100,25 +100,25 @@ class SmoothedLevel:
         return x
 
     def _relax(self) -> None:
-        """Relax the correction; the residual then lacks only the last step."""
+        """Relax the correction; the residual then includes all steps but the last."""
         for k, (inertia, rate) in enumerate(self._chebyshev):
             if k > 0:
                 self.operator.subtract(self._residual, self._step)
             fields = self._step, self._correction, self._residual, self._inverse_blocks
             relax = kernels_for(self._step, "anamorph.kernels.cpu.smoothing").relax
-            self._layout.over_voxels(relax, *map(flat, fields), self.operator.pairs, inertia, rate)
+            self._layout.over_voxels(relax, *map(by_component, fields), inertia, rate)
             self._layout.fill_halo(self._step)
 
 
 Level = CoarsestLevel | SmoothedLevel
 
 
-def _coarsened(operator: Operator) -> Operator:
+def _coarsened(operator: SystemOperator) -> SystemOperator:
     """Return the operator on the next coarser grid: L rediscretised, H averaged."""
     shape, spacing = coarser_grid(operator.layout.space, operator.spacing)
     layout = replace(operator.layout, space=shape)
     hessian = restrict(operator.hessian, layout)
-    return Operator(layout, spacing, operator.regulariser, hessian)
+    return SystemOperator(layout, spacing, operator.regulariser, hessian)
 
 
 def coarser_grid(
@@ -133,8 +133,8 @@ def coarser_grid(
     return coarse, tuple(h * n / m for h, n, m in zip(spacing, shape, coarse, strict=True))
 
 
-def _chebyshev(
-    operator: Operator, coarse_shape: tuple[int, ...]
+def _plan_relaxations(
+    operator: SystemOperator, coarse_shape: tuple[int, ...]
 ) -> list[tuple[np.floating, np.floating]]:
     """Return the inertia and the rate of each relaxation.
 
@@ -142,7 +142,7 @@ def _chebyshev(
     lies between.
     """
     layout = operator.layout
-    smallest, largest = rough_spectrum(
+    smallest, largest = bound_rough_spectrum(
         operator.regulariser, layout.space, operator.spacing, coarse_shape
     )
     smallest = np.clip(smallest, largest / _WIDEST_SPECTRUM, largest / _NARROWEST_SPECTRUM)

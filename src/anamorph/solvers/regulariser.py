@@ -58,7 +58,7 @@ class Regulariser:
 
 
 @lru_cache(maxsize=64)
-def diagonal(
+def evaluate_diagonal(
     regulariser: Regulariser, shape: tuple[int, ...], spacing: tuple[float, ...]
 ) -> NDArray[np.float64]:
     """Return the diagonal of L, one number per component: the mean of its symbol."""
@@ -67,7 +67,7 @@ def diagonal(
 
 
 @lru_cache(maxsize=64)
-def rough_spectrum(
+def bound_rough_spectrum(
     regulariser: Regulariser,
     shape: tuple[int, ...],
     spacing: tuple[float, ...],
@@ -78,7 +78,7 @@ def rough_spectrum(
     D is the diagonal of L. The upper bound holds for all fields, and is at least 1.
     """
     symbol = _symbol_at_few_frequencies(regulariser, shape, spacing)
-    root = np.sqrt(diagonal(regulariser, shape, spacing)).reshape(-1, *(1 for _ in shape))
+    root = np.sqrt(evaluate_diagonal(regulariser, shape, spacing)).reshape(-1, *(1 for _ in shape))
     scaled = symbol / root / root[:, None]
     frequencies = angular_frequencies(symbol.shape[2:], half=False)
     is_rough = np.zeros(symbol.shape[2:], np.bool_)
@@ -89,7 +89,7 @@ def rough_spectrum(
 
 
 @lru_cache(maxsize=64)
-def dense_matrix(
+def build_matrix(
     regulariser: Regulariser, shape: tuple[int, ...], spacing: tuple[float, ...]
 ) -> NDArray[np.float64]:
     """Return L as a matrix: (components, voxels, components, voxels)."""

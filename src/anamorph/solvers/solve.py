@@ -1,8 +1,8 @@
-"""The linear systems of the model: one per column of a basis, (H_k + weight_k L) x_k = g_k.
+"""The Gauss-Newton systems of the M-step: one per column of a basis, (H_k + weight_k L) x_k = g_k.
 
 H_k is a positive semi-definite matrix at every voxel, L the penalty, whose weight differs from
-column to column. Dividing by the weight leaves one L for all, so that they are solved together:
-full multigrid gives a start, conjugate gradients preconditioned by V-cycles the rest.
+column to column. After division by the weight all columns have the same L and are solved together:
+full multigrid gives a start, conjugate gradients preconditioned by V-cycles do the rest.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.arrays.namespaces import beside, is_on_device, to_host
-from anamorph.geometry.grid import as_float, check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.fields import as_float, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import FIELD_WEIGHTS, VELOCITY_WEIGHTS
 from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.conjugate_gradients import conjugate_gradients
 from anamorph.solvers.layout import Field, Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.operators import Operator
 from anamorph.solvers.regulariser import Regulariser
+from anamorph.solvers.system_operator import SystemOperator
 from anamorph.solvers.systems import Systems, check_systems
 
 logger = logging.getLogger("anamorph")
@@ -181,7 +181,7 @@ def _solve(
         x[block], *report = _solve_block(systems, block, regulariser, tolerance, max_cycles)
         residual[block], n_cycles[block], has_converged[block] = map(to_host, report)
 
-    blocks = systems.blocks()
+    blocks = systems.split_into_blocks()
     if len(blocks) >= n_threads() and not is_on_device(gradient):
         run_parallel(solve, blocks)
     else:  # threads then share the voxels of each block
@@ -216,15 +216,15 @@ def _solve_block(
     inverse_weight = inverse_weight.reshape(-1, *(1 for _ in gradient.shape[1:]))
     hessian = layout.load(systems.hessian[block] * inverse_weight)
     right_hand_side = layout.load(gradient * inverse_weight)
-    operator = Operator(layout, regulariser.voxel_size, regulariser, hessian)
+    operator = SystemOperator(layout, regulariser.voxel_size, regulariser, hessian)
     level = multigrid(operator)
     if systems.start is None:
-        x = level.full(right_hand_side)
+        x = level.solve_fully(right_hand_side)
     else:
         x = layout.load(systems.start[block])
         x[..., layout.norm(right_hand_side) == 0] = 0
         residual = right_hand_side.copy()
         operator.subtract(residual, x)
-        x += level.full(residual)
+        x += level.solve_fully(residual)
     report = conjugate_gradients(level, x, right_hand_side, tolerance, max_cycles)
     return layout.unload(x), *report

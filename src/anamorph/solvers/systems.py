@@ -1,4 +1,4 @@
-"""A batch of systems (H_k + weight_k L) x_k = g_k: what is accepted, and how it is divided up."""
+"""A batch of systems (H_k + weight_k L) x_k = g_k: its checks, and how it is split into blocks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.arrays.namespaces import free_bytes, is_on_device
-from anamorph.geometry.grid import as_float
+from anamorph.geometry.fields import as_float
 from anamorph.kernels.threads import n_threads, slabs
 from anamorph.solvers.layout import Field
 from anamorph.solvers.regulariser import Regulariser
 
-# Systems are solved side by side in blocks, of at most so many voxels, so that memory is bounded...
+# A block of systems has at most so many voxels, which bounds memory...
 _LARGEST_BLOCK = 1 << 17
-# ... and at least so many, as far as there are: below, calling the kernels costs more than running
-# them.
+# ... and at least so many if there are: below, calling the kernels costs more than running them.
 _SMALLEST_BLOCK = 1 << 13
 # On a GPU as many as possible, within this share of its memory (as a divisor): launching kernels
 # takes the same time for one system as for many.
@@ -45,8 +44,8 @@ class Systems:
     start: Field | None
     weight: NDArray[np.float64]
 
-    def blocks(self) -> list[slice]:
-        """Return the systems to be solved side by side."""
+    def split_into_blocks(self) -> list[slice]:
+        """Return which systems to solve together."""
         k = self.gradient.shape[0]
         n_voxels = k * prod(self.gradient.shape[2:])
         if is_on_device(self.gradient):

@@ -1,4 +1,4 @@
-"""Passage between grids: fields are interpolated on the finer one, averaged on the coarser one.
+"""Transfer between grids: fields are interpolated on the finer one, averaged on the coarser one.
 
 Voxels of both grids are centred on the same periodic domain. Interpolation is linear along each
 axis in turn, for any ratio of lengths; averaging is its transpose, divided by the ratio.
@@ -25,10 +25,10 @@ def prolong(field: Field, fine: Layout) -> Field:
     for axis in reversed(range(len(fine.space))):
         n_fine, n_coarse = fine.space[axis], field.shape[axis + 1] - 2
         if n_fine != n_coarse:
-            result = np.empty_like(field, shape=_with_length(field, axis, n_fine))
-            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype, fine.is_on_device)
+            result = np.empty_like(field, shape=_resized(field, axis, n_fine))
+            neighbours = _find_coarse_neighbours(n_fine, n_coarse, field.dtype, fine.is_on_device)
             kernels = kernels_for(field, "anamorph.kernels.cpu.stencils")
-            kernels.prolong_axis(_along(result, axis), _along(field, axis), *neighbours)
+            kernels.prolong_axis(_seen_along(result, axis), _seen_along(field, axis), *neighbours)
             field = result
     fine.fill_halo(field)
     return field
@@ -39,17 +39,17 @@ def restrict(field: Field, coarse: Layout) -> Field:
     for axis in range(len(coarse.space)):
         n_fine, n_coarse = field.shape[axis + 1] - 2, coarse.space[axis]
         if n_fine != n_coarse:
-            result = np.empty_like(field, shape=_with_length(field, axis, n_coarse))
-            neighbours = _coarse_neighbours(n_fine, n_coarse, field.dtype, coarse.is_on_device)
+            result = np.empty_like(field, shape=_resized(field, axis, n_coarse))
+            neighbours = _find_coarse_neighbours(n_fine, n_coarse, field.dtype, coarse.is_on_device)
             kernels = kernels_for(field, "anamorph.kernels.cpu.stencils")
-            kernels.restrict_axis(_along(result, axis), _along(field, axis), *neighbours)
+            kernels.restrict_axis(_seen_along(result, axis), _seen_along(field, axis), *neighbours)
             field = result
     coarse.fill_halo(field)
     return field
 
 
 @cache
-def _coarse_neighbours(
+def _find_coarse_neighbours(
     n_fine: int, n_coarse: int, dtype: np.dtype[Any], is_on_device: bool
 ) -> _Neighbours:
     """Return the coarse voxels left and right of each fine one, and where it lies between them."""
@@ -61,10 +61,10 @@ def _coarse_neighbours(
     return neighbours
 
 
-def _with_length(field: Field, axis: int, length: int) -> tuple[int, ...]:
+def _resized(field: Field, axis: int, length: int) -> tuple[int, ...]:
     return (*field.shape[: axis + 1], length + 2, *field.shape[axis + 2 :])
 
 
-def _along(field: Field, axis: int) -> Field:
+def _seen_along(field: Field, axis: int) -> Field:
     """Return a field seen as (outer, padded axis, inner)."""
     return field.reshape(prod(field.shape[: axis + 1]), field.shape[axis + 1], -1)

@@ -1,1 +1,1 @@
-"""Loops over voxels for processors: compiled by Numba, without the interpreter lock."""
+"""Loops over voxels for processors: vectors of neighbouring voxels, shared out by `threads`."""

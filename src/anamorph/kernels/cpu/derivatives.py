@@ -1,8 +1,7 @@
-"""Chain rules: from derivatives with respect to the appearance to those of shape and latents.
+"""Derivatives with respect to shape and latents, by the chain rules of `formulas.chain_rules`.
 
-Moving the velocity by dv changes the warped image by -grad(a) . dv, so that all that is needed
-besides the pushed gradient g and Hessian H of an image is grad(a), by central differences.
-Images are flat: (channel, voxel).
+Besides the pushed gradient g and Hessian H of an image they need D, the gradient of its appearance
+by central differences. Images are flat: (channel, voxel).
 """
 
 from __future__ import annotations
@@ -10,15 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from anamorph.kernels.compile import Array, Shape, kernel, per_voxel
+from anamorph.kernels.formulas.chain_rules import (
+    with_curvature,
+    with_gradient,
+    with_mixed_curvature,
+    without_motion,
+)
+from anamorph.kernels.formulas.differences import central_difference
+from anamorph.kernels.formulas.symmetric import packed_place
 
 _PIECE = 512  # voxels at a time: what is computed of them stays in the first-level cache
 
 
 @per_voxel
-def _half_difference(out: Array, after: Array, before: Array) -> None:
-    half = out.dtype.type(0.5)
+def _differentiate(out: Array, before: Array, after: Array) -> None:
     for x in range(out.size):
-        out[x] = half * (after[x] - before[x])
+        out[x] = central_difference(before[x], after[x])
 
 
 @kernel
@@ -33,42 +39,30 @@ def image_gradients(images: Array, shape: Shape, out: Array) -> None:
                 span = stride * shape[axis]  # a line along this axis, with all axes after it
                 for first in range(0, image.size, span):
                     last = first + span
-                    _half_difference(
+                    _differentiate(
                         derivative[first + stride : last - stride],
-                        image[first + 2 * stride : last],
                         image[first : last - 2 * stride],
+                        image[first + 2 * stride : last],
                     )
-                    _half_difference(
+                    _differentiate(
                         derivative[first : first + stride],
-                        image[first + stride % span : first + stride % span + stride],
                         image[last - stride : last],
+                        image[first + stride % span : first + stride % span + stride],
                     )
                     before = (span - 2 * stride) % span
-                    _half_difference(
+                    _differentiate(
                         derivative[last - stride : last],
-                        image[first : first + stride],
                         image[first + before : first + before + stride],
+                        image[first : first + stride],
                     )
                 stride = span
-
-
-@per_voxel
-def _add_product(out: Array, sign: float, a: Array, b: Array) -> None:
-    for x in range(out.size):
-        out[x] += sign * a[x] * b[x]
-
-
-@per_voxel
-def _add_triple_product(out: Array, a: Array, b: Array, c: Array) -> None:
-    for x in range(out.size):
-        out[x] += a[x] * b[x] * c[x]
 
 
 @kernel
 def shape_derivatives(
     gradients: Array, g: Array, h: Array, loading: float, g_v: Array, h_v: Array
 ) -> None:
-    """Fill in derivatives with respect to the velocity: g_v = -D'g, H_v = D'HD.
+    """Fill in derivatives with respect to the velocity: g^v = -D'g, H^v = D'HD (Algorithm 6).
 
     Parameters
     ----------
@@ -83,7 +77,6 @@ def shape_derivatives(
     h_v : (N, d(d+1)/2, voxel)
     """
     n_images, n_channels, n_dims, n_voxels = gradients.shape
-    one = g_v.dtype.type(1)
     extra = g_v.dtype.type(loading)
     weight = np.empty(_PIECE, g_v.dtype)
     for n in range(n_images):
@@ -97,43 +90,47 @@ def shape_derivatives(
                     w[x] = h[n, c, first + x] + extra
                 for i in range(n_dims):
                     d_i = gradients[n, c, i, first:last]
-                    _add_product(g_v[n, i, first:last], -one, g[n, c, first:last], d_i)
-                    _add_triple_product(h_v[n, i, first:last], w, d_i, d_i)
-                pair = n_dims
-                for i in range(n_dims):
-                    for j in range(i + 1, n_dims):
-                        d_i, d_j = gradients[n, c, i, first:last], gradients[n, c, j, first:last]
-                        _add_triple_product(h_v[n, pair, first:last], w, d_i, d_j)
-                        pair += 1
+                    _add_gradient(g_v[n, i, first:last], g[n, c, first:last], d_i)
+                    for j in range(i, n_dims):
+                        out = h_v[n, packed_place(i, j, n_dims), first:last]
+                        _add_curvature(out, w, d_i, gradients[n, c, j, first:last])
             if h.shape[1] > n_channels:
-                _add_mixed_classes(gradients[n], h[n], h_v[n], first, last)
+                _add_mixed_channels(gradients[n], h[n], h_v[n], first, last)
 
 
 @per_voxel
-def _add_mixed_classes(gradients: Array, h: Array, h_v: Array, first: int, last: int) -> None:
-    """Add what the entries of H above its diagonal contribute, symmetrised over classes."""
+def _add_gradient(out: Array, g: Array, slope: Array) -> None:
+    for x in range(out.size):
+        out[x] = with_gradient(out[x], g[x], slope[x])
+
+
+@per_voxel
+def _add_curvature(out: Array, weight: Array, d_i: Array, d_j: Array) -> None:
+    for x in range(out.size):
+        out[x] = with_curvature(out[x], weight[x], d_i[x], d_j[x])
+
+
+@per_voxel
+def _add_mixed_channels(gradients: Array, h: Array, h_v: Array, first: int, last: int) -> None:
+    """Add what the entries of H above its diagonal contribute."""
     n_channels, n_dims, _ = gradients.shape
-    entry = n_channels
     for b in range(n_channels):
         for c in range(b + 1, n_channels):
-            weight = h[entry, first:last]
-            pair = n_dims
+            weight = h[packed_place(b, c, n_channels), first:last]
             for i in range(n_dims):
                 b_i, c_i = gradients[b, i, first:last], gradients[c, i, first:last]
-                _add_symmetrised(h_v[i, first:last], weight, b_i, c_i, b_i, c_i)
-                for j in range(i + 1, n_dims):
+                for j in range(i, n_dims):
                     b_j, c_j = gradients[b, j, first:last], gradients[c, j, first:last]
-                    _add_symmetrised(h_v[pair, first:last], weight, b_i, c_i, b_j, c_j)
-                    pair += 1
-            entry += 1
+                    out = h_v[packed_place(i, j, n_dims), first:last]
+                    _add_mixed_curvature(out, weight, b_i, c_i, b_j, c_j)
 
 
 @per_voxel
-def _add_symmetrised(
+def _add_mixed_curvature(
     out: Array, weight: Array, b_i: Array, c_i: Array, b_j: Array, c_j: Array
 ) -> None:
     for x in range(out.size):
-        out[x] += weight[x] * (b_i[x] * c_j[x] + c_i[x] * b_j[x])
+        out[x] = with_mixed_curvature(out[x], weight[x], b_i[x], c_i[x], b_j[x], c_j[x])
 
 
 @kernel
@@ -147,7 +144,9 @@ def latent_derivatives(
     gradient: Array,
     hessian: Array,
 ) -> None:
-    """Fill in derivatives with respect to the latents: B'g and B'HB, B = Wa - sum_i (d_i a) Wv_i.
+    """Fill in derivatives with respect to the latents: B'g and B'HB (Algorithm 7).
+
+    B = W^a - sum_i (d_i a) W^v_i is what latents do to the warped image.
 
     Parameters
     ----------
@@ -205,11 +204,11 @@ def _subtract_motion(
     g_0, m_0 = gradients[0, first:last], motion[0, first:last]
     g_1, m_1 = gradients[1, first:last], motion[1, first:last]
     for x in range(out.size):
-        out[x] = column[x] - g_0[x] * m_0[x] - g_1[x] * m_1[x]
+        out[x] = without_motion(without_motion(column[x], g_0[x], m_0[x]), g_1[x], m_1[x])
     if len(gradients) == 3:
         g_2, m_2 = gradients[2, first:last], motion[2, first:last]
         for x in range(out.size):
-            out[x] -= g_2[x] * m_2[x]
+            out[x] = without_motion(out[x], g_2[x], m_2[x])
 
 
 @per_voxel
@@ -228,13 +227,17 @@ def _weigh(effect: Array, h: Array, first: int, weighted: Array) -> None:
         for x in range(e.size):
             w[x] = h_c[x] * e[x]
     if h.shape[0] > n_channels:
-        one = effect.dtype.type(1)
-        entry = n_channels
         for b in range(n_channels):
             for c in range(b + 1, n_channels):
-                _add_product(weighted[b], one, h[entry, first:last], effect[c])
-                _add_product(weighted[c], one, h[entry, first:last], effect[b])
-                entry += 1
+                entry = h[packed_place(b, c, n_channels), first:last]
+                _add_product(weighted[b], entry, effect[c])
+                _add_product(weighted[c], entry, effect[b])
+
+
+@per_voxel
+def _add_product(out: Array, a: Array, b: Array) -> None:
+    for x in range(out.size):
+        out[x] += a[x] * b[x]
 
 
 @per_voxel
@@ -247,10 +250,10 @@ def _dot(a: Array, b: Array) -> float:
 
 @per_voxel
 def _add_products(a: Array, b: Array, out: Array) -> None:
-    """Add a b' to out on and below the diagonal; a, b : (K, long), which libraries are slow at.
+    """Add a b' to out on and below the diagonal; libraries are slow for a, b of shape (K, long).
 
-    Two rows by two at a time, so that each number read is used twice; the last row is paired with
-    itself when K is odd.
+    Two rows by two at a time: each number read is used twice. If K is odd, the last row is paired
+    with itself.
     """
     n_rows = len(a)
     for k in range(0, n_rows, 2):

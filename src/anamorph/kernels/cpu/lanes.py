@@ -1,8 +1,8 @@
 """Lanes: eight neighbouring voxels that Numba handles as one number.
 
 A processor loads, adds and multiplies eight numbers at once if they are neighbours in memory. The
-compiler finds that out for long simple loops; for runs of eight, with values that stay in
-registers, it has to be told. Kernels write `a * b + c` with lanes as they would with floats.
+compiler arranges that for long simple loops, but not for runs of eight with values that stay in
+registers: here it is made explicit. Kernels write `a * b + c` with lanes as with floats.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _instruction(function: Callable[..., Any]) -> Callable[..., Any]:
 def address(typing: Any, array: Any) -> tuple[Any, _Codegen]:
     """Return where a C-contiguous array begins.
 
-    Functions that are given addresses do not count who uses the array, as Numba does for arrays:
-    that would take longer than what is done with eight voxels.
+    Numba counts references to arrays but not to addresses: counting would take longer than the work
+    on eight voxels.
     """
     if array.layout != "C":
         raise TypingError(f"address: the array must be C-contiguous, got {array}; copy it first")

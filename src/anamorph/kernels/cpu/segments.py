@@ -2,12 +2,13 @@
 
 Along so short a run the whole parts of a smooth displacement take one or two values per axis. All
 voxels of the segment are then interpolated between the same 3 x 3 x 3 offsets from the lowest grid
-point that they reach, with weights prod_i max(0, 1 - |distance_i - offset_i|). Most weights are 0,
-so this is more arithmetic than between the 8 corners of each voxel's own cell, but each offset is
-eight neighbours in memory, and nothing is looked up voxel by voxel.
+point that they reach, with weights prod_i max(0, 1 - |distance_i - offset_i|): the weights of
+`formulas.interpolation`, written without branches. Most of them are 0, so this is more arithmetic
+than between the 8 corners of each voxel's own cell, but each offset is eight neighbours in memory,
+and nothing is looked up voxel by voxel.
 
-Where a segment reaches beyond the end of its row, neighbours are found in the seam: a copy of the
-columns on both sides of the place where rows begin again.
+Where a segment reaches beyond the end of its row, it reads from the seam: a copy of the columns on
+both sides of the place where rows begin again.
 
 Images (image, channel, voxel) and displacements (image, axis, voxel) of volumes are given by their
 addresses.
@@ -42,7 +43,7 @@ SEAM = 2 * _MARGIN  # columns at the end of rows, and behind them those at the b
 
 
 @per_segment
-def point_of(voxel: int, shape: Shape) -> Point:
+def find_point(voxel: int, shape: Shape) -> Point:
     """Return the plane, row and column of a voxel."""
     row, column = divmod(voxel, shape[2])
     plane, row = divmod(row, shape[1])
@@ -65,7 +66,7 @@ def next_point(point: Point, shape: Shape) -> Point:
 
 @kernel
 def copy_seams(volume: Array, seams: Array, width: int) -> None:
-    """Copy the last and the first columns of a volume side by side, so that rows go on there.
+    """Copy the last and the first columns of a volume side by side, where rows continue.
 
     volume : (C, voxel); seams : (C, row, SEAM).
     """
@@ -106,15 +107,15 @@ def pull_segment(
 ) -> bool:
     """Pull the voxels from `first`, at `point`, on if they are a segment; return whether they are.
 
-    images : (N, C, voxel), of which that of number n counts; seams : (C, row, SEAM) of that one.
+    images : (N, C, voxel), of which image n is pulled; seams : (C, row, SEAM) of image n.
     """
-    is_smooth, front, upper, left, z, y, x = _find(displacement, shape, n, first, point)
+    is_smooth, front, upper, left, z, y, x = _find_segment(displacement, shape, n, first, point)
     if not is_smooth:
         return False
     n_voxels = shape[2] * shape[1] * shape[0]
-    source, start, width = _rows(images, n * n_channels * n_voxels, seams, shape[2], left)
+    source, start, width = _find_rows(images, n * n_channels * n_voxels, seams, shape[2], left)
     plane_size, size = width * shape[1], width * shape[1] * shape[0]
-    n_planes, n_rows = _n_offsets(z), _n_offsets(y)
+    n_planes, n_rows = _count_offsets(z), _count_offsets(y)
     x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
     is_finite = True
     for c in range(n_channels):
@@ -153,18 +154,18 @@ def push_segment(
 ) -> bool:
     """Push the voxels from `first`, at `point`, on if they are a segment; return whether they are.
 
-    The transpose of `pull_segment`. What goes to neighbours in memory is added up before memory is
+    The transpose of `pull_segment`. Values for neighbours in memory are added up before memory is
     touched, since a processor would wait for what it has just written elsewhere.
     """
-    is_smooth, front, upper, left, z, y, x = _find(displacement, shape, n, first, point)
+    is_smooth, front, upper, left, z, y, x = _find_segment(displacement, shape, n, first, point)
     n_voxels = shape[2] * shape[1] * shape[0]
     for c in range(n_channels):
         is_smooth &= _are_finite(load(images, (n * n_channels + c) * n_voxels + first))
     if not is_smooth:
         return False
-    target, start, width = _rows(out, n * n_channels * n_voxels, seams, shape[2], left)
+    target, start, width = _find_rows(out, n * n_channels * n_voxels, seams, shape[2], left)
     plane_size, size = width * shape[1], width * shape[1] * shape[0]
-    n_planes, n_rows = _n_offsets(z), _n_offsets(y)
+    n_planes, n_rows = _count_offsets(z), _count_offsets(y)
     x0, x1, x2 = tent(x), tent(x - 1), tent(x - 2)
     for c in range(n_channels):
         values = load(images, (n * n_channels + c) * n_voxels + first)
@@ -188,7 +189,7 @@ def push_segment(
 
 
 @per_segment
-def _rows(
+def _find_rows(
     images: Address, start: int, seams: Address, width: int, left: int
 ) -> tuple[Address, int, int]:
     """Return where to find what a segment reaches from column `left` on: in the image, or the seam.
@@ -203,7 +204,7 @@ def _rows(
 
 
 @per_segment
-def _find(
+def _find_segment(
     displacement: Address, shape: Shape, n: int, first: int, point: Point
 ) -> tuple[bool, int, int, int, Lanes, Lanes, Lanes]:
     """Return whether voxels are a segment, the lowest grid point, and the distances to it.
@@ -211,9 +212,9 @@ def _find(
     That grid point is given by its plane, row and column, distances as lanes along each axis.
     """
     n_voxels = shape[2] * shape[1] * shape[0]
-    low_z, z = _split(load(displacement, 3 * n * n_voxels + first))
-    low_y, y = _split(load(displacement, (3 * n + 1) * n_voxels + first))
-    low_x, x = _split(load(displacement, (3 * n + 2) * n_voxels + first))
+    low_z, z = _split_steps(load(displacement, 3 * n * n_voxels + first))
+    low_y, y = _split_steps(load(displacement, (3 * n + 1) * n_voxels + first))
+    low_x, x = _split_steps(load(displacement, (3 * n + 2) * n_voxels + first))
     front = _wrapped(point[0] + int(low_z), shape[0])
     upper = _wrapped(point[1] + int(low_y), shape[1])
     left = _wrapped(point[2] + int(low_x), shape[2])
@@ -229,14 +230,14 @@ def _wrapped(point: int, length: int) -> int:
 
 
 @per_segment
-def _split(steps: Lanes) -> tuple[float, Lanes]:
+def _split_steps(steps: Lanes) -> tuple[float, Lanes]:
     """Return the whole part of the lowest step, and how much longer the steps are."""
     low = np.floor(lowest(steps))
     return low, steps - low
 
 
 @per_segment
-def _n_offsets(distance: Lanes) -> int:
+def _count_offsets(distance: Lanes) -> int:
     """Return how many offsets have weights: two where all voxels are in one cell."""
     return 2 if all_below(distance, 1) else 3
 

@@ -1,7 +1,7 @@
 """Relaxation voxel by voxel, and the sums and products of fields that conjugate gradients need.
 
-Layouts are those of `stencils`: (components, padded voxels) seen flat, or rows of (voxels along the
-last axis, lanes) where each lane is a system of its own with its own factor.
+Layouts are those of `stencils`: flat (components, padded voxels), or rows of (voxels along the last
+axis, lanes) where each lane is a system of its own with its own factor.
 """
 
 from __future__ import annotations
@@ -9,67 +9,69 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.compile import kernel
-from anamorph.kernels.cpu.stencils import CHUNK, add_product
+from anamorph.kernels.compile import Array, IntArray, kernel
+from anamorph.kernels.cpu.stencils import CHUNK, add_symmetric_product
+from anamorph.kernels.formulas.symmetric import (
+    packed_place,
+    relaxed_step,
+    swept_entry,
+    swept_neighbour,
+    swept_pivot,
+)
 
 
 @kernel
-def invert_blocks(
-    out: NDArray[np.floating],
-    hessian: NDArray[np.floating],
-    pairs: NDArray[np.int64],
-    diagonal: NDArray[np.float64],
-) -> None:
-    """Write the inverse of H + diag(diagonal) at every voxel, packed like H.
+def invert_blocks(out: Array, hessian: Array, diagonal: NDArray[np.float64]) -> None:
+    """Write the inverse of H + diag(diagonal) at every voxel, packed or diagonal as H is.
 
-    out, hessian: (packed, padded voxels). Gauss-Jordan in float64, by symmetric sweeps, without
-    pivoting: H is positive semi-definite and the diagonal positive.
+    out, hessian: (packed, padded voxels). Sweeps in float64, without pivoting: H is positive
+    semi-definite and the diagonal positive.
     """
-    size = diagonal.size
-    matrix = np.zeros((size, size, CHUNK))
+    size, n_packed = diagonal.size, hessian.shape[0]
+    matrix = np.empty((n_packed, CHUNK))
     for begin in range(0, hessian.shape[1], CHUNK):
         length = min(CHUNK, hessian.shape[1] - begin)
-        for packed in range(hessian.shape[0]):
-            i, j = pairs[packed, 0], pairs[packed, 1]
+        for packed in range(n_packed):
+            loading = diagonal[packed] if packed < size else 0.0
             for v in range(length):
-                value = np.float64(hessian[packed, begin + v])
-                matrix[i, j, v] = value + diagonal[i] if i == j else value
-                matrix[j, i, v] = matrix[i, j, v]
+                matrix[packed, v] = np.float64(hessian[packed, begin + v]) + loading
         for k in range(size):
-            _sweep(matrix, k, length)
-        for packed in range(hessian.shape[0]):
-            i, j = pairs[packed, 0], pairs[packed, 1]
+            _sweep(matrix, k, size, length)
+        for packed in range(n_packed):
             for v in range(length):
-                out[packed, begin + v] = -matrix[i, j, v]
+                out[packed, begin + v] = -matrix[packed, v]
 
 
 @kernel
-def _sweep(matrix: NDArray[np.float64], k: int, length: int) -> None:
-    """Sweep pivot k; once every pivot is swept the matrix is minus its inverse."""
-    size = matrix.shape[0]
-    pivot = matrix[k, k]
-    for i in range(size):
-        for j in range(i, size):
-            if i != k and j != k:
+def _sweep(matrix: NDArray[np.float64], k: int, size: int, length: int) -> None:
+    """Sweep pivot k of packed or diagonal matrices (packed, voxel)."""
+    pivot = matrix[k]
+    if matrix.shape[0] > size:
+        for i in range(size):
+            for j in range(i, size):
+                if i != k and j != k:
+                    entry = matrix[packed_place(i, j, size)]
+                    left, right = (
+                        matrix[packed_place(i, k, size)],
+                        matrix[packed_place(k, j, size)],
+                    )
+                    for v in range(length):
+                        entry[v] = swept_entry(entry[v], left[v], right[v], pivot[v])
+        for i in range(size):
+            if i != k:
+                entry = matrix[packed_place(i, k, size)]
                 for v in range(length):
-                    matrix[i, j, v] -= matrix[i, k, v] * matrix[k, j, v] / pivot[v]
-                    matrix[j, i, v] = matrix[i, j, v]
-    for i in range(size):
-        if i != k:
-            for v in range(length):
-                matrix[i, k, v] /= pivot[v]
-                matrix[k, i, v] = matrix[i, k, v]
+                    entry[v] = swept_neighbour(entry[v], pivot[v])
     for v in range(length):
-        pivot[v] = -1 / pivot[v]
+        pivot[v] = swept_pivot(pivot[v])
 
 
 @kernel
 def relax(
-    step: NDArray[np.floating],
-    x: NDArray[np.floating],
-    residual: NDArray[np.floating],
-    inverse: NDArray[np.floating],
-    pairs: NDArray[np.int64],
+    step: Array,
+    x: Array,
+    residual: Array,
+    inverse: Array,
     inertia: float,
     rate: float,
     start: int,
@@ -85,23 +87,19 @@ def relax(
         end = min(begin + CHUNK, stop)
         for i in range(n_components):
             work[i] = 0
-        for packed in range(inverse.shape[0]):
-            i, j = pairs[packed, 0], pairs[packed, 1]
-            add_product(work[i], inverse[packed], residual[j], begin, end)
-            if i != j:
-                add_product(work[j], inverse[packed], residual[i], begin, end)
+        add_symmetric_product(work, inverse, residual, begin, end)
         for i in range(n_components):
             descent, move, result = work[i], step[i][begin:end], x[i][begin:end]
             for v in range(end - begin):
-                move[v] = inertia * move[v] + rate * descent[v]
+                move[v] = relaxed_step(move[v], descent[v], inertia, rate)
                 result[v] += move[v]
 
 
 @kernel
 def add_scaled(
-    out: NDArray[np.floating],
-    factor: NDArray[np.floating],
-    x: NDArray[np.floating],
+    out: Array,
+    factor: Array,
+    x: Array,
     start: int,
     stop: int,
 ) -> None:
@@ -114,9 +112,9 @@ def add_scaled(
 
 @kernel
 def scale_and_add(
-    out: NDArray[np.floating],
-    factor: NDArray[np.floating],
-    x: NDArray[np.floating],
+    out: Array,
+    factor: Array,
+    x: Array,
     start: int,
     stop: int,
 ) -> None:
@@ -130,9 +128,9 @@ def scale_and_add(
 @kernel
 def sum_products(
     out: NDArray[np.float64],
-    a: NDArray[np.floating],
-    b: NDArray[np.floating],
-    rows: NDArray[np.int64],
+    a: Array,
+    b: Array,
+    rows: IntArray,
     padding: int,
     start: int,
     stop: int,

@@ -1,8 +1,9 @@
-"""Spectra: multiplying Fourier coefficients by a real symmetric matrix at every frequency."""
+"""Spectra: products of Fourier coefficients with a real symmetric matrix at every frequency."""
 
 from __future__ import annotations
 
 from anamorph.kernels.compile import Array, kernel, per_voxel
+from anamorph.kernels.formulas.symmetric import multiplied_by_2x2, multiplied_by_3x3
 
 
 @kernel
@@ -34,9 +35,7 @@ def multiply_symbol(spectrum: Array, symbol: Array) -> None:
 def _multiply_2d(first: Array, second: Array, symbol: Array) -> None:
     s_11, s_22, s_12 = symbol[0], symbol[1], symbol[2]
     for r in range(first.size):
-        a, b = first[r], second[r]
-        first[r] = s_11 * a + s_12 * b
-        second[r] = s_12 * a + s_22 * b
+        first[r], second[r] = multiplied_by_2x2(s_11, s_22, s_12, first[r], second[r])
 
 
 @per_voxel
@@ -44,68 +43,23 @@ def _multiply_3d(first: Array, second: Array, third: Array, symbol: Array, width
     s_11, s_22, s_33 = symbol[0], symbol[1], symbol[2]
     s_12, s_13, s_23 = symbol[3], symbol[4], symbol[5]
     for r in range(width):
-        a, b, c = first[r], second[r], third[r]
-        first[r] = s_11 * a + s_12 * b + s_13 * c
-        second[r] = s_12 * a + s_22 * b + s_23 * c
-        third[r] = s_13 * a + s_23 * b + s_33 * c
+        first[r], second[r], third[r] = multiplied_by_3x3(
+            s_11, s_22, s_33, s_12, s_13, s_23, first[r], second[r], third[r]
+        )
 
 
 @per_voxel
 def _multiply_one_field_3d(first: Array, second: Array, third: Array, symbol: Array) -> None:
-    # Without views of two numbers each, which would cost more than the multiplication.
+    # Real and imaginary parts without views of two numbers, which would cost more than the product.
     for k in range(symbol.shape[0]):
         s_11, s_22, s_33 = symbol[k, 0], symbol[k, 1], symbol[k, 2]
         s_12, s_13, s_23 = symbol[k, 3], symbol[k, 4], symbol[k, 5]
-        a, b, c = first[k, 0], second[k, 0], third[k, 0]
-        d, e, f = first[k, 1], second[k, 1], third[k, 1]
-        first[k, 0] = s_11 * a + s_12 * b + s_13 * c
-        first[k, 1] = s_11 * d + s_12 * e + s_13 * f
-        second[k, 0] = s_12 * a + s_22 * b + s_23 * c
-        second[k, 1] = s_12 * d + s_22 * e + s_23 * f
-        third[k, 0] = s_13 * a + s_23 * b + s_33 * c
-        third[k, 1] = s_13 * d + s_23 * e + s_33 * f
-
-
-@kernel
-def multiply_real_symbol(spectrum: Array, symbol: Array, ny: int, nx: int) -> None:
-    """Multiply planes of vectors by a symbol in the real Fourier basis of `planes`, in place.
-
-    Parameters
-    ----------
-    spectrum : (2, frequency, lanes) floats
-        Coefficients of the two components; frequencies are a grid of ny x nx.
-    symbol : (frequency, 3) floats
-        11, 22 and 12: the last, odd in both frequencies, takes each function to its partner, cosine
-        to sine and back along both axes.
-    """
-    first, second = spectrum[0], spectrum[1]
-    for k in range(symbol.shape[0]):
-        y, x = k // nx, k % nx
-        partner = ((ny - y) % ny) * nx + (nx - x) % nx
-        if partner >= k:
-            _multiply_partners(
-                first[k], second[k], first[partner], second[partner], symbol[k], partner == k
-            )
-
-
-@per_voxel
-def _multiply_partners(
-    first: Array,
-    second: Array,
-    first_partner: Array,
-    second_partner: Array,
-    symbol: Array,
-    is_alone: bool,
-) -> None:
-    s_11, s_22, s_12 = symbol[0], symbol[1], symbol[2]
-    if is_alone:  # a sine of it would be zero everywhere
-        for r in range(first.size):
-            first[r] *= s_11
-            second[r] *= s_22
-    else:
-        for r in range(first.size):
-            a, b, c, d = first[r], second[r], first_partner[r], second_partner[r]
-            first[r] = s_11 * a - s_12 * d
-            second[r] = s_22 * b - s_12 * c
-            first_partner[r] = s_11 * c - s_12 * b
-            second_partner[r] = s_22 * d - s_12 * a
+        a, b, c = multiplied_by_3x3(
+            s_11, s_22, s_33, s_12, s_13, s_23, first[k, 0], second[k, 0], third[k, 0]
+        )
+        d, e, f = multiplied_by_3x3(
+            s_11, s_22, s_33, s_12, s_13, s_23, first[k, 1], second[k, 1], third[k, 1]
+        )
+        first[k, 0], first[k, 1] = a, d
+        second[k, 0], second[k, 1] = b, e
+        third[k, 0], third[k, 1] = c, f

@@ -1,60 +1,77 @@
-"""Stencils on periodic grids: the operator H + L, and the passage between fine and coarse grids.
+"""Stencils on periodic grids: the operator H + L, and the transfer between fine and coarse grids.
 
-Fields are blocks (components, *padded space, lanes), see `blocks`: each neighbour of a voxel lies
-at one fixed distance in memory (`shifts`), and kernels run over long contiguous stretches.
-
+Fields are blocks (component, *padded space, lane), see `kernels.blocks`: each neighbour of a voxel
+lies at one fixed distance in memory (`shifts`), and kernels run over long contiguous stretches.
 Stretches are short enough (`CHUNK`) that the sums over axes and components stay in the first cache.
-Second differences are summed as differences of differences: one wide stencil would cancel large
-numbers, and lose w0 in float32.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from anamorph.kernels.compile import kernel, per_voxel
+from anamorph.kernels.compile import Array, IntArray, kernel, per_voxel
+from anamorph.kernels.formulas.differences import mixed_difference, second_difference
+from anamorph.kernels.formulas.interpolation import between, shared
+from anamorph.kernels.formulas.symmetric import packed_place
 
 CHUNK = 1024
 
 
 @per_voxel
-def _add_second_difference(out, x, shift, begin, end, factor):  # type: ignore[no-untyped-def]
-    """Add ``factor * (2 x[i] - x[i + shift] - x[i - shift])`` to a stretch of voxels."""
+def _add_second_difference(
+    out: Array, x: Array, shift: int, begin: int, end: int, factor: float
+) -> None:
+    """Add ``factor`` times the second difference along an axis to a stretch of voxels."""
     here, after, before = (
         x[begin:end],
         x[begin + shift : end + shift],
         x[begin - shift : end - shift],
     )
     for i in range(end - begin):
-        out[i] += factor * ((here[i] - after[i]) + (here[i] - before[i]))
+        out[i] += factor * second_difference(before[i], here[i], after[i])
 
 
 @per_voxel
-def _add_mixed_difference(out, x, one, other, begin, end, factor):  # type: ignore[no-untyped-def]
-    """Add ``factor`` times the difference along two axes, a stretch of voxels at a time."""
+def _add_mixed_difference(
+    out: Array, x: Array, one: int, other: int, begin: int, end: int, factor: float
+) -> None:
+    """Add ``factor`` times the difference along two axes to a stretch of voxels."""
     plus, minus = one + other, one - other
     a, b = x[begin + plus : end + plus], x[begin - plus : end - plus]
     c, d = x[begin + minus : end + minus], x[begin - minus : end - minus]
     for i in range(end - begin):
-        out[i] += factor * ((a[i] - c[i]) + (b[i] - d[i]))
+        out[i] += factor * mixed_difference(a[i], b[i], c[i], d[i])
 
 
 @per_voxel
-def add_product(out, matrix, x, begin, end):  # type: ignore[no-untyped-def]
+def _add_product(out: Array, matrix: Array, x: Array, begin: int, end: int) -> None:
     """Add ``matrix * x`` to a stretch of voxels."""
     matrix_here, x_here = matrix[begin:end], x[begin:end]
     for i in range(end - begin):
         out[i] += matrix_here[i] * x_here[i]
 
 
+@per_voxel
+def add_symmetric_product(out: Array, matrix: Array, x: Array, begin: int, end: int) -> None:
+    """Add a packed or diagonal matrix at every voxel times x, (component, voxel), to a stretch."""
+    size = x.shape[0]
+    for i in range(size):
+        _add_product(out[i], matrix[i], x[i], begin, end)
+    if matrix.shape[0] > size:
+        for i in range(size):
+            for j in range(i + 1, size):
+                entry = matrix[packed_place(i, j, size)]
+                _add_product(out[i], entry, x[j], begin, end)
+                _add_product(out[j], entry, x[i], begin, end)
+
+
 @kernel
 def bend(
-    out: NDArray[np.floating],
-    x: NDArray[np.floating],
-    shifts: NDArray[np.int64],
-    first: NDArray[np.floating],
-    second: NDArray[np.floating],
+    out: Array,
+    x: Array,
+    shifts: IntArray,
+    first: Array,
+    second: Array,
     start: int,
     stop: int,
 ) -> None:
@@ -75,15 +92,14 @@ def bend(
 
 @kernel
 def apply_operator(
-    out: NDArray[np.floating],
-    x: NDArray[np.floating],
-    bent: NDArray[np.floating],
-    hessian: NDArray[np.floating],
-    pairs: NDArray[np.int64],
-    shifts: NDArray[np.int64],
-    absolute: NDArray[np.floating],
-    laplacian: NDArray[np.floating],
-    elastic: NDArray[np.floating],
+    out: Array,
+    x: Array,
+    bent: Array,
+    hessian: Array,
+    shifts: IntArray,
+    absolute: Array,
+    laplacian: Array,
+    elastic: Array,
     subtract: bool,
     start: int,
     stop: int,
@@ -93,14 +109,13 @@ def apply_operator(
     Component i of the result is
 
         absolute[i] x_i - sum_a laplacian[i, a] d_a^2 bent_i
-        - elastic[i, i] d_i^2 x_i - sum_{j != i} elastic[i, j] d_i d_j x_j + sum_j H_ij x_j
+        - elastic[i, i] d_i^2 x_i + 4 sum_{j != i} elastic[i, j] d_i d_j x_j + sum_j H_ij x_j
 
     with d_a^2 second and d_a central differences; `elastic` is empty for uncoupled fields.
-    `bent` comes from `bend`; the Hessian is packed, its p-th field is H_ij with i, j = pairs[p].
+    `bent` comes from `bend`; `hessian` is diagonal or packed.
     """
     n_components = x.shape[0]
     work = np.empty((n_components, CHUNK), x.dtype)
-    quarter = x.dtype.type(0.25)
     for begin in range(start, stop, CHUNK):
         end = min(begin + CHUNK, stop)
         for i in range(n_components):
@@ -112,16 +127,12 @@ def apply_operator(
                     stretch, bent[i], shifts[axis], begin, end, laplacian[i, axis]
                 )
             for j in range(elastic.shape[1]):
+                factor = elastic[i, j]
                 if i == j:
-                    _add_second_difference(stretch, x[i], shifts[i], begin, end, elastic[i, i])
+                    _add_second_difference(stretch, x[i], shifts[i], begin, end, factor)
                 else:
-                    factor = -quarter * elastic[i, j]
                     _add_mixed_difference(stretch, x[j], shifts[i], shifts[j], begin, end, factor)
-        for packed in range(hessian.shape[0]):
-            i, j = pairs[packed, 0], pairs[packed, 1]
-            add_product(work[i], hessian[packed], x[j], begin, end)
-            if i != j:
-                add_product(work[j], hessian[packed], x[i], begin, end)
+        add_symmetric_product(work, hessian, x, begin, end)
         for i in range(n_components):
             stretch, result = work[i], out[i][begin:end]
             if subtract:
@@ -134,45 +145,40 @@ def apply_operator(
 
 @kernel
 def prolong_axis(
-    fine: NDArray[np.floating],
-    coarse: NDArray[np.floating],
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    fraction: NDArray[np.floating],
+    fine: Array,
+    coarse: Array,
+    left: IntArray,
+    right: IntArray,
+    fraction: Array,
 ) -> None:
     """Interpolate linearly along the middle axis of (outer, padded length, inner) arrays.
 
     Fine voxel i lies between the coarse voxels left[i] and right[i], at `fraction` of the way.
     """
-    one = fine.dtype.type(1)
     for outer in range(fine.shape[0]):
         for i in range(left.size):
             a, b = coarse[outer, left[i] + 1], coarse[outer, right[i] + 1]
             target = fine[outer, i + 1]
-            towards_b = fraction[i]
-            towards_a = one - towards_b
             for v in range(target.size):
-                target[v] = towards_a * a[v] + towards_b * b[v]
+                target[v] = between(a[v], b[v], fraction[i])
 
 
 @kernel
 def restrict_axis(
-    coarse: NDArray[np.floating],
-    fine: NDArray[np.floating],
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    fraction: NDArray[np.floating],
+    coarse: Array,
+    fine: Array,
+    left: IntArray,
+    right: IntArray,
+    fraction: Array,
 ) -> None:
     """Average along the middle axis: the transpose of `prolong_axis`, over the ratio of lengths."""
-    one = fine.dtype.type(1)
     scale = fine.dtype.type((coarse.shape[1] - 2) / left.size)
     for outer in range(fine.shape[0]):
         coarse[outer] = 0
         for i in range(left.size):
             a, b = coarse[outer, left[i] + 1], coarse[outer, right[i] + 1]
             source = fine[outer, i + 1]
-            towards_b = scale * fraction[i]
-            towards_a = scale * (one - fraction[i])
             for v in range(source.size):
-                a[v] += towards_a * source[v]
-                b[v] += towards_b * source[v]
+                to_a, to_b = shared(scale * source[v], fraction[i])
+                a[v] += to_a
+                b[v] += to_b

@@ -1,12 +1,12 @@
 """Short steps: the loops of geodesic shooting, for steps of at most one voxel along each axis.
 
-Multilinear interpolation at x + s with |s_i| <= 1 involves only the 3^d neighbours of x, each with
-the weight prod_i max(0, 1 - |o_i - s_i|), o its offset. Written so, pulling and pushing are
-stencils without branches or look-ups: the loops below run over long flat pieces of a block
-(see `blocks`) and vectorise. Longer steps take the general path of `warps`.
+Multilinear interpolation then involves only the 3^d neighbours of a voxel, each with a product of
+`neighbour_weight`. Pull and push become stencils without branches or look-ups: the loops run over
+long flat pieces of a block (see `kernels.blocks`) and vectorise. Longer steps take the general path
+of `warps`.
 
-Blocks are given as (component, flat); `start` and `stop` bound the piece of memory to compute, so
-that threads can share a block. Every result is gathered, never scattered: threads cannot collide.
+Blocks are (component, flat). Threads share a block: each computes the memory from `start` to
+`stop`. Every result is gathered, never scattered, so threads cannot collide.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from anamorph.kernels.compile import Array, IntArray, kernel, per_voxel
+from anamorph.kernels.formulas.steps import neighbour_weight, turned, twice_derivative
 
 _PIECE = 1024  # numbers per inner loop: its working set stays in the first-level cache
 
@@ -22,29 +23,33 @@ _PIECE = 1024  # numbers per inner loop: its working set stays in the first-leve
 def _row_weights(
     weights: Array, velocity: Array, first: int, scale: float, offset: IntArray
 ) -> None:
-    """Weights with which the steps scale * velocity reach `offset` and its two x-neighbours.
+    """Fill in the weights with which steps scale * velocity reach `offset` and its x-neighbours.
 
     weights : (4, n), filled with the weights towards x - 1, x and x + 1; the last row is scratch.
     velocity : (d, flat), read from `first` on.
     offset : (d - 1,), along all axes but the last.
     """
-    zero = weights.dtype.type(0)  # a plain 0 would make float64 of float32
-    one = weights.dtype.type(1)
     n = weights.shape[1]
     lead = weights[3]
-    lead[:] = one
+    lead[:] = 1
     for axis in range(offset.size):
         step = velocity[axis, first : first + n]
-        towards = weights.dtype.type(offset[axis])
-        for r in range(n):
-            lead[r] *= max(zero, one - abs(towards - scale * step[r]))
+        if offset[axis] == 0:
+            for r in range(n):
+                lead[r] *= neighbour_weight(scale * step[r], 0)
+        elif offset[axis] == 1:
+            for r in range(n):
+                lead[r] *= neighbour_weight(scale * step[r], 1)
+        else:
+            for r in range(n):
+                lead[r] *= neighbour_weight(scale * step[r], -1)
     step = velocity[offset.size, first : first + n]
     for r in range(n):
-        weights[0, r] = lead[r] * max(zero, -scale * step[r])
+        weights[0, r] = lead[r] * neighbour_weight(scale * step[r], -1)
     for r in range(n):
-        weights[1, r] = lead[r] * (one - abs(scale * step[r]))
+        weights[1, r] = lead[r] * neighbour_weight(scale * step[r], 0)
     for r in range(n):
-        weights[2, r] = lead[r] * max(zero, scale * step[r])
+        weights[2, r] = lead[r] * neighbour_weight(scale * step[r], 1)
 
 
 @per_voxel
@@ -75,7 +80,7 @@ def compose_step(
 ) -> None:
     """Compose with a small step s = scale * velocity: out = s + displacement(id + s).
 
-    displacement, velocity, out : (d, flat); offsets, shifts : see `BlockLayout.row_offsets`.
+    displacement, velocity, out : (d, flat); offsets, shifts : see `BlockLayout`.
     """
     weights = np.empty((4, _PIECE), out.dtype)
     for first in range(start, stop, _PIECE):
@@ -150,7 +155,6 @@ def transposed_jacobian_step(
     momentum, velocity, out : (d, flat); shifts : (d,), to the next voxel along each axis.
     """
     one = out.dtype.type(1)
-    half = scale * out.dtype.type(0.5)
     for first in range(start, stop, _PIECE):
         last = min(first + _PIECE, stop)
         for j in range(shifts.size):
@@ -160,14 +164,14 @@ def transposed_jacobian_step(
             for i in range(shifts.size):
                 _add_derivative(
                     product,
-                    half,
-                    velocity[i, first + shift : last + shift],
+                    scale,
                     velocity[i, first - shift : last - shift],
+                    velocity[i, first + shift : last + shift],
                     momentum[i, first:last],
                 )
 
 
 @per_voxel
-def _add_derivative(out: Array, half: float, after: Array, before: Array, factor: Array) -> None:
+def _add_derivative(out: Array, scale: float, before: Array, after: Array, factor: Array) -> None:
     for r in range(out.size):
-        out[r] += half * (after[r] - before[r]) * factor[r]
+        out[r] = turned(out[r], scale, twice_derivative(before[r], after[r], factor[r]))

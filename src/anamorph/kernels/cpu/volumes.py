@@ -1,8 +1,8 @@
-"""Volumes: pulling and pushing volumes, faster than `warps` where displacements are smooth.
+"""Volumes: pull and push of volumes, faster than `warps` where displacements are smooth.
 
-Most voxels are warped eight at a time (see `segments`). Segments that cannot be are set aside, and
-some hundreds of their voxels at a time are located and warped one by one, as `warps` does. Planes
-have no use for this: their cells have four corners, found in the time it takes to find segments.
+Most voxels are warped eight at a time (see `segments`). Voxels that are no segment are set aside,
+some hundreds at a time, and then located and warped one by one, as in `warps`. Planes would not
+gain: the four corners of a cell are found in the time it takes to find a segment.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from anamorph.kernels.cpu.segments import (
     Point,
     add_seams,
     copy_seams,
+    find_point,
     next_point,
-    point_of,
     pull_segment,
     push_segment,
 )
@@ -44,7 +44,7 @@ def pull_volumes(
     numbers = np.empty((3, 3, _PIECE), displacement.dtype)
     for n in range(out.shape[0]):
         copy_seams(images[n], seams, shape[2])
-        first, point = start, point_of(start, shape)
+        first, point = start, find_point(start, shape)
         while first < stop:
             n_aside = 0
             while first < stop and n_aside + LANES <= _PIECE:
@@ -82,7 +82,7 @@ def push_volumes(
     for n in range(out.shape[0]):
         out[n] = 0
         seams[:] = 0
-        first, point = start, point_of(start, shape)
+        first, point = start, find_point(start, shape)
         while first < stop:
             n_aside = 0
             while first < stop and n_aside + LANES <= _PIECE:
@@ -113,7 +113,7 @@ def _set_aside(
     point: Point,
     size: int,
 ) -> None:
-    """Note some neighbours that are no segment: their numbers, displacements and coordinates.
+    """Note voxels that are no segment: their numbers, displacements and coordinates.
 
     voxels : (place,); numbers : (2 or more, 3, place), displacements and coordinates.
     """
@@ -139,7 +139,7 @@ def _set_aside(
 def _locate(
     places: IntArray, numbers: Array, shape: Shape, n_aside: int
 ) -> tuple[IntArray, IntArray, Array]:
-    """Locate the voxels that were set aside: see `locate_piece`."""
+    """Locate the voxels that were set aside, with `locate_piece`."""
     near, far, fraction = places[0, :, :n_aside], places[1, :, :n_aside], numbers[2, :, :n_aside]
     locate_piece(numbers[0], numbers[1], shape, 0, near, far, fraction)
     return near, far, fraction

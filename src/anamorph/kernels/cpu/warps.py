@@ -1,10 +1,10 @@
-"""Warps: multilinear pulling and pushing by any displacement, on a periodic grid.
+"""Warps: multilinear pull and push by any displacement, on a periodic grid.
 
-Voxels are located some hundreds at a time, axis by axis and without branches, so that the loop
-vectorises; reading from (or adding to) the 2^d grid points around each voxel is all that is left.
+Kernels locate some hundreds of voxels at a time, axis by axis, in loops without branches that
+vectorise. Reading from (or adding to) the 2^d grid points around each voxel is all that is left.
 
-Images are given as (image, channel, voxel), displacements as (image, axis, voxel), with the shape
-of the grid beside them.
+Images are (image, channel, voxel), displacements (image, axis, voxel); the shape of the grid is an
+argument of its own.
 """
 
 from __future__ import annotations
@@ -14,24 +14,31 @@ from functools import lru_cache
 import numpy as np
 
 from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
+from anamorph.kernels.formulas.interpolation import (
+    between,
+    between_four,
+    shared,
+    shared_by_four,
+)
 
 _PIECE = 512  # voxels at a time: what is known of them stays in the first-level cache
 
 
 @lru_cache(maxsize=8)
 def coordinates_of_voxels(space: Shape, dtype: np.dtype[np.floating]) -> Array:
-    """Return where the voxels of a grid are, (d, voxel)."""
+    """Return the coordinates of the voxels of a grid, (d, voxel)."""
     coordinates = np.indices(space).reshape(len(space), -1).astype(dtype)
-    coordinates.flags.writeable = False  # it is shared by all who ask for the same grid
+    coordinates.flags.writeable = False  # all callers with the same grid share it
     return coordinates
 
 
 @per_voxel
 def locate(origin: float, displacement: float, length: float) -> tuple[float, float]:
-    """Return the grid point before origin + displacement on a circle, and how far behind it is.
+    """Return the grid point before origin + displacement on a circle, and the distance from it.
 
-    All numbers are floats of one type, `origin`, `length` and the grid point whole ones. What is
-    not finite is put at grid point 0, with a fraction that makes the result NaN.
+    All numbers are floats of one type, which lets the loop vectorise; `origin`, `length` and the
+    grid point are whole numbers. A displacement that is not finite leads to grid point 0 and to a
+    fraction that makes the result NaN.
     """
     zero = length - length  # of the type of length, where a plain 0 would be an integer
     whole = np.floor(displacement)
@@ -57,11 +64,11 @@ def locate_piece(
     Parameters
     ----------
     displacement, coordinates : (d, voxel)
-        Where voxels are, and how far from there to look.
+        How far from voxels to look, and the coordinates of voxels.
     shape : tuple of d lengths
     near, far : (d, n) integers
-        Filled with what the grid points before and behind contribute to the place in memory: the
-        sum over axes of either is the place of a corner of the cell.
+        Filled with what the grid points before and after contribute to the place in memory: the
+        sum over axes of one or the other is the place of a corner of the cell.
     fraction : (d, n)
         Filled with the distances beyond the grid points before.
     """
@@ -97,7 +104,7 @@ def gather(
     front, back, fz = np.uintp(near[z, x]), np.uintp(far[z, x]), fraction[z, x]
     value = _gather_2d(image, front + upper, front + lower, left, right, fy, fx)
     behind = _gather_2d(image, back + upper, back + lower, left, right, fy, fx)
-    return value + fz * (behind - value)
+    return between(value, behind, fz)
 
 
 @per_voxel
@@ -110,9 +117,9 @@ def _gather_2d(
     fy: float,
     fx: float,
 ) -> float:
-    above = image[upper + left] + fx * (image[upper + right] - image[upper + left])
-    below = image[lower + left] + fx * (image[lower + right] - image[lower + left])
-    return above + fy * (below - above)
+    return between_four(
+        image[upper + left], image[upper + right], image[lower + left], image[lower + right], fy, fx
+    )
 
 
 @per_voxel
@@ -137,8 +144,8 @@ def scatter(
 
 
 # All grid points are read before one is written: not knowing that they differ, a processor would
-# wait for each. Where they do not differ (an axis of one voxel), the last to be written is the one
-# that counts: the first to be read.
+# wait for each. Along an axis of one voxel they do not differ: the last one written, which is the
+# first one read, then holds the right value.
 
 
 @per_voxel
@@ -152,12 +159,11 @@ def _scatter_2d(
     fx: float,
     value: float,
 ) -> None:
-    below = fy * value
-    above = value - below
-    a = image[upper + left] + (above - fx * above)
-    b = image[upper + right] + fx * above
-    c = image[lower + left] + (below - fx * below)
-    d = image[lower + right] + fx * below
+    to_a, to_b, to_c, to_d = shared_by_four(value, fy, fx)
+    a = image[upper + left] + to_a
+    b = image[upper + right] + to_b
+    c = image[lower + left] + to_c
+    d = image[lower + right] + to_d
     image[lower + right] = d
     image[lower + left] = c
     image[upper + right] = b
@@ -179,18 +185,17 @@ def _scatter_3d(
     value: float,
 ) -> None:
     i, j, k, m = front + upper, front + lower, back + upper, back + lower
-    behind = fz * value
-    ahead = value - behind
-    ahead_below, behind_below = fy * ahead, fy * behind
-    ahead_above, behind_above = ahead - ahead_below, behind - behind_below
-    a = image[i + left] + (ahead_above - fx * ahead_above)
-    b = image[i + right] + fx * ahead_above
-    c = image[j + left] + (ahead_below - fx * ahead_below)
-    d = image[j + right] + fx * ahead_below
-    e = image[k + left] + (behind_above - fx * behind_above)
-    f = image[k + right] + fx * behind_above
-    g = image[m + left] + (behind_below - fx * behind_below)
-    h = image[m + right] + fx * behind_below
+    ahead, behind = shared(value, fz)
+    to_a, to_b, to_c, to_d = shared_by_four(ahead, fy, fx)
+    to_e, to_f, to_g, to_h = shared_by_four(behind, fy, fx)
+    a = image[i + left] + to_a
+    b = image[i + right] + to_b
+    c = image[j + left] + to_c
+    d = image[j + right] + to_d
+    e = image[k + left] + to_e
+    f = image[k + right] + to_f
+    g = image[m + left] + to_g
+    h = image[m + right] + to_h
     image[m + right] = h
     image[m + left] = g
     image[k + right] = f

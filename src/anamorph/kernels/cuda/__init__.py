@@ -1,4 +1,8 @@
-"""The loops of `kernels` for GPUs: one thread per voxel. Most modules have their twin there."""
+"""Loops over voxels for GPUs: one thread per voxel, with the formulas of processors.
+
+A module has the name of its counterpart in `kernels.cpu`, and functions of the same name take the
+same arguments, unless they say otherwise.
+"""
 
 import numpy as np
 

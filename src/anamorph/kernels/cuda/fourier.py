@@ -1,8 +1,8 @@
 """Fourier transforms on a GPU, with plans that are made once and kept.
 
-Making a plan takes longer than many transforms. Numbers of images vary all the time, when some
-have arrived and others go on, so plans are made for few of them: fields are allocated with room
-for as many images as the next plan takes, and what is in the rest of the room does not matter.
+Making a plan takes longer than many transforms. The number of images varies all the time, as some
+converge before others, and plans exist for few numbers only: fields have room for as many images as
+the next larger plan takes. The contents of the spare room do not matter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def transform(fields: Any, spectra: Any) -> None:
 
 
 def transform_back(spectra: Any, fields: Any) -> None:
-    """Fill fields with the unscaled inverse transform of spectra, which are lost."""
+    """Fill fields with the unscaled inverse transform of spectra, and overwrite spectra."""
     _plan(fields.shape, "C2R").fft(spectra, fields, cupy.cuda.cufft.CUFFT_INVERSE)
 
 

@@ -1,7 +1,7 @@
-"""Whole geodesics on a GPU: all that the steps need is prepared before the first.
+"""Paths of images on a GPU: the operations that `geometry.shooting` takes steps with.
 
-A step is half a dozen short kernels. To tell the driver of a kernel's arguments takes longer than
-to launch it, so that is done once for all steps; they alternate between two fields, hence twice.
+A step is half a dozen short kernels. Packing a kernel's arguments takes longer than launching it,
+and is done before the first step; steps alternate between two fields, hence it is done twice.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 
 from anamorph.kernels.cuda import steps
 from anamorph.kernels.cuda.fourier import empty_fields
-from anamorph.kernels.cuda.launch import flat
-from anamorph.kernels.cuda.places import divisor
+from anamorph.kernels.cuda.launch import flattened
+from anamorph.kernels.cuda.places import as_divisor
 from anamorph.kernels.cuda.spectrum import SymbolProduct
 
 _FEWEST_THREADS = 2**17  # that keep a GPU busy
-_VOXELS_PER_WORKER = 16  # of images whose steps are too long for the fast way
+_VOXELS_PER_WORKER = 16  # of images with long steps
 
 
-class Geodesic:
+class DevicePath:
     """The path of some images: their velocity, their momentum and the warp so far.
 
     Parameters
@@ -32,12 +32,12 @@ class Geodesic:
     operator, greens_function : (packed d x d, frequency)
         The symbols of L and of G, divided by the number of voxels.
     has_mean : bool
-        Whether the mean over space of the velocity is penalised, and so stays the same along the
-        path; if not, it is zero.
+        Whether the mean over space of the velocity is penalised and stays the same along the path.
+        If not, it is zero.
     n_steps : int
         T.
     out : (N, d, *space)
-        Where the warp is at the end.
+        Holds the warp at the end.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Geodesic:
     ) -> None:
         self._n_images, d, *space = fields.shape
         self._n_voxels = math.prod(space)
-        self._shape = tuple(map(divisor, space))
+        self._shape = tuple(map(as_divisor, space))
         self._step = np.float32(1 / n_steps)
         self._velocity, self._momentum = (
             empty_fields(self._n_images, d, tuple(space)) for _ in range(2)
@@ -62,12 +62,12 @@ class Geodesic:
         self._is_long = cupy.zeros((2, self._n_images), np.int32)
         steps.begin_path(
             self._n_images * self._n_voxels,
-            *(flat(fields), -self._step, flat(self._velocity), flat(self._warps[0])),
-            *(self._is_long[0], self._shape, divisor(self._n_voxels)),
+            *(flattened(fields), -self._step, flattened(self._velocity), flattened(self._warps[0])),
+            *(self._is_long[0], self._shape, as_divisor(self._n_voxels)),
         )
         mean = cupy.empty((self._n_images, d), np.float32)
         SymbolProduct(self._velocity, operator, self._momentum, mean, mean_factor=float(has_mean))()
-        self._update_velocity = SymbolProduct(
+        self._multiply_greens_function = SymbolProduct(
             self._momentum, greens_function, self._velocity, mean, is_mean_known=True
         )
         self._kernels = [self._prepare(*order) for order in ((0, 1), (1, 0))[: n_steps - 1]]
@@ -75,26 +75,30 @@ class Geodesic:
 
     @property
     def velocity(self) -> Any:
-        """The velocity where the path stands, (N, d, *space)."""
+        """The velocity at the current end of the path, (N, d, *space)."""
         return self._velocity[: self._n_images]
 
-    def take_step(self) -> None:
-        """Take u to push(D(id - v/T)' u, id + v/T), v to G u, and psi to psi o (id - v/T)."""
-        turn, push_short, push_long, compose = self._kernels[self._n_taken % 2]
-        turn()
-        push_short()
-        push_long()
-        self._update_velocity()
-        compose()
+    def carry_momentum(self) -> None:
+        """Set u = push(D(id - v/T)' u, id + v/T)."""
+        for launch in self._kernels[self._n_taken % 2][:3]:
+            launch()
+
+    def update_velocity(self) -> None:
+        """Set v = G u."""
+        self._multiply_greens_function()
+
+    def extend_warp(self) -> None:
+        """Set psi = psi o (id - v/T)."""
+        self._kernels[self._n_taken % 2][3]()
         self._n_taken += 1
 
     def _prepare(self, now: int, next_: int) -> tuple[Any, ...]:
-        """Prepare the kernels of a step that takes the warp from one field to the other."""
+        """Return the launches of a step that takes the warp from one field to the other."""
         n_images, n_voxels, shape = self._n_images, self._n_voxels, self._shape
-        velocity, momentum = flat(self._velocity), flat(self._momentum)
-        warp, spare = flat(self._warps[now]), flat(self._warps[next_])
+        velocity, momentum = flattened(self._velocity), flattened(self._momentum)
+        warp, spare = flattened(self._warps[now]), flattened(self._warps[next_])
         is_long, is_long_next = self._is_long[now], self._is_long[next_]
-        voxels = shape, divisor(n_voxels)
+        voxels = shape, as_divisor(n_voxels)
         turn = steps.transposed_jacobian_step.prepare(
             n_images * n_voxels, momentum, velocity, -self._step, spare, n_images, *voxels
         )
@@ -104,7 +108,7 @@ class Geodesic:
         push_short = steps.push_short_steps.prepare(
             n_images * n_runs * n_lines,
             *(spare, velocity, self._step, is_long, is_long_next, momentum),
-            *(shape, divisor(n_lines), divisor(n_runs), run),
+            *(shape, as_divisor(n_lines), as_divisor(n_runs), run),
         )
         n_workers = -(-n_voxels // _VOXELS_PER_WORKER)
         not_flat = [
@@ -113,7 +117,7 @@ class Geodesic:
         ]
         push_long = steps.push_long_steps.prepare(
             n_images * n_workers,
-            *(*not_flat[:2], self._step, is_long, not_flat[2], shape, divisor(n_workers)),
+            *(*not_flat[:2], self._step, is_long, not_flat[2], shape, as_divisor(n_workers)),
         )
         compose = steps.compose_step.prepare(
             n_images * n_voxels, warp, velocity, -self._step, spare, is_long_next, *voxels

@@ -1,9 +1,8 @@
-"""How kernels get onto a GPU: compiled by Numba, kept on disk, launched through the driver.
+"""How kernels run on a GPU: Numba compiles them, a cache on disk keeps them, the driver launches.
 
-Numba's own launcher takes 150 us to look at three arrays, longer than most kernels run. So Numba
-only compiles, and the driver is handed the arguments in one packed piece. Arrays are contiguous;
-of their numbers and of scalars, the type is part of what is compiled, and so are the lengths of
-tuples: one version for each.
+Numba's own launcher takes 150 us to look at three arrays, longer than most kernels run. Here Numba
+only compiles, and the driver receives the arguments in one packed piece. Arrays are contiguous. One
+version of a kernel is compiled for each combination of types of numbers and lengths of tuples.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ import numpy as np
 from numba import cuda, types
 from numba.np.numpy_support import from_dtype
 
-from anamorph.kernels.compile import logger
+from anamorph.kernels.compile import logger, source_digest
 
 _THREADS_PER_BLOCK = 256
-_MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divide_quickly`
-_MOST_PLACES = 2**32  #: in an array that is handed over flat: see `places.index`
-# How the driver is told where the packed arguments are, and how many bytes.
+_MOST_THREADS = 2**31 - _THREADS_PER_BLOCK  #: of a kernel: see `places.divided_quickly`
+_MOST_PLACES = 2**32  #: in an array that is handed over flat: see `places.shifted`
+# The driver's codes for the address of the packed arguments and for their size.
 _BUFFER_POINTER, _BUFFER_SIZE = 1, 2
 _SCALARS = {int: "\tq", bool: "\t?", np.float32: "\tf"}
 _ARRAYS = {char: "\t" + " " * n for n, char in enumerate("fdFDilq?", 1)}
 
-#: Marks a function that kernels call, for one thread.
+#: Marks what kernels do for one thread besides a `formula`: counting and memory traffic.
 device_function = cuda.jit(device=True, inline="always")
 
 
 class DeviceKernel:
-    """What one thread of a GPU does, to be called with the number of threads first.
+    """A kernel, compiled from what one thread does; call it with the number of threads first.
 
-    The threads are numbered by ``cuda.grid(1)``; the last block has some more than asked for.
+    ``cuda.grid(1)`` is the number of a thread; the last block has some more threads than asked for.
     """
 
     def __init__(self, function: Callable[..., None]) -> None:
@@ -49,12 +48,12 @@ class DeviceKernel:
         self._compiled: dict[str, Any] = {}
 
     def __call__(self, n_threads: int, *arguments: Any) -> None:
-        """Launch the kernel, and go on without waiting for it."""
+        """Launch the kernel without waiting for it."""
         if n_threads:
             self.prepare(n_threads, *arguments)()
 
     def prepare(self, n_threads: int, *arguments: Any) -> Launch:
-        """Return the launch with these arguments, which can be done any number of times."""
+        """Return a launch with these arguments, which can be repeated any number of times."""
         if not 0 < n_threads <= _MOST_THREADS:
             raise ValueError(f"a kernel has 1 to {_MOST_THREADS} threads, got {n_threads}")
         values: list[Any] = []
@@ -69,12 +68,12 @@ class DeviceKernel:
         signature = types.void(*map(_numba_type, arguments))
         capability = cupy.cuda.Device().compute_capability
         name = f"{self.function.__module__}.{self.function.__name__}"
-        text = f"{name} {signature} {capability} {_source_digest()}"
+        text = f"{name} {signature} {capability} {source_digest()}"
         path = _cache_folder() / f"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}.ptx"
         if not path.exists():
             _say_once()
             version = int(capability[:-1]), int(capability[-1])
-            # No fast mathematics: it would take for granted that nothing is NaN.
+            # No fast mathematics: it would assume that nothing is NaN.
             code, _ = cuda.compile_ptx(self.function, signature, cc=version)
             unfinished = path.with_suffix(f".{os.getpid()}")
             unfinished.write_text(code)
@@ -86,13 +85,13 @@ class DeviceKernel:
 
 
 class Launch:
-    """A kernel with its arguments, all that the driver wants to know of them prepared.
+    """A kernel with its arguments packed for the driver.
 
-    To prepare one takes longer than to do it, and as long as many kernels run.
+    Packing takes longer than launching, and as long as many kernels run.
     """
 
     def __init__(self, function: int, n_blocks: int, packed: bytes, arguments: Any) -> None:
-        self._arguments = arguments  # so that no array is freed before
+        self._arguments = arguments  # keeps the arrays alive
         self._buffer = ctypes.create_string_buffer(packed, len(packed))
         self._size = ctypes.c_size_t(len(packed))
         self._extra = (ctypes.c_void_p * 5)(
@@ -102,30 +101,30 @@ class Launch:
         self._grid = function, n_blocks, 1, 1, _THREADS_PER_BLOCK, 1, 1, 0
 
     def __call__(self) -> None:
-        """Launch the kernel on the stream that CuPy works on, and go on without waiting for it."""
+        """Launch the kernel on CuPy's current stream without waiting for it."""
         stream = cupy.cuda.get_current_stream().ptr
         code = _driver().cuLaunchKernel(*self._grid, stream, None, self._extra)
         if code:
             raise RuntimeError(f"the GPU did not take a kernel: CUDA error {code}")
 
 
-def flat(array: Any) -> Any:
-    """Return an array seen as a flat one, never a copy of it: a kernel may write to it."""
+def flattened(array: Any) -> Any:
+    """Return a flat view of an array, never a copy: a kernel may write to it."""
     if not array.flags.c_contiguous:
         raise ValueError(f"kernels take contiguous arrays, got strides {array.strides}")
     return array.ravel()
 
 
 def device_kernel(function: Callable[..., None]) -> DeviceKernel:
-    """Make a kernel of what one thread does."""
+    """Turn what one thread does into a kernel."""
     return DeviceKernel(function)
 
 
 def _flatten(argument: Any, values: list[Any]) -> str:
-    """Append what Numba's kernels are handed for an argument; return how `struct` packs it.
+    """Append what Numba's kernels receive for an argument; return how `struct` packs it.
 
-    White space, which `struct` skips, tells arguments apart, arrays of different numbers, and
-    where tuples begin and end.
+    `struct` skips white space, which here separates arguments, distinguishes types of arrays, and
+    marks where tuples begin and end.
     """
     if isinstance(argument, cupy.ndarray):
         if not argument.flags.c_contiguous:
@@ -159,21 +158,6 @@ def _numba_type(argument: Any) -> Any:
     if isinstance(argument, tuple):
         return types.Tuple([_numba_type(item) for item in argument])
     return {int: types.int64, bool: types.boolean, np.float32: types.float32}[type(argument)]
-
-
-def sources() -> list[Path]:
-    """Return the files that kernels may be compiled from."""
-    package = Path(__file__).parents[2]
-    return sorted([*package.glob("kernels/**/*.py"), *package.glob("likelihoods/**/*.py")])
-
-
-@cache
-def _source_digest() -> str:
-    """Return a text that changes when any of the sources does."""
-    digest = hashlib.blake2b(digest_size=12)
-    for path in sources():
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 @cache

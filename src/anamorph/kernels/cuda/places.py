@@ -1,7 +1,7 @@
-"""Where a thread stands: numbers of threads taken apart into images, voxels and coordinates.
+"""Counting on a GPU: from the number of a thread to images, voxels, coordinates and places.
 
-A GPU counts in 32 bits, and takes several instructions for what has 64, which is how Numba counts.
-Kernels that run often therefore add and multiply by `plus` and `times`.
+A GPU counts in 32 bits and needs several instructions for 64, in which Numba counts. Kernels that
+run often therefore add and multiply with `added` and `multiplied`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numba.cuda import extending
 from anamorph.kernels.cuda.launch import device_function
 
 Divisor = tuple[int, int, int]
-_intrinsic: Any = extending.intrinsic  # what Numba says of its type is not so
+_intrinsic: Any = extending.intrinsic  # which Numba declares with another type
 _SIGNATURE = types.int32(types.int32, types.int32)
 
 
 @_intrinsic
-def plus(typing, a, b):
+def added(typing, a, b):
     """Return a + b in 32 bits."""
 
     def generate(context: Any, builder: Any, signature: Any, numbers: Any) -> Any:
@@ -30,7 +30,7 @@ def plus(typing, a, b):
 
 
 @_intrinsic
-def times(typing, a, b):
+def multiplied(typing, a, b):
     """Return a * b in 32 bits."""
 
     def generate(context: Any, builder: Any, signature: Any, numbers: Any) -> Any:
@@ -40,13 +40,13 @@ def times(typing, a, b):
 
 
 @device_function
-def index(start, offset):
-    """Return the place start + offset: unsigned, since negative ones would count from the end."""
-    return np.uint32(plus(start, offset))
+def shifted(start, offset):
+    """Return start + offset as a place in memory: unsigned, as -1 would be the last place."""
+    return np.uint32(added(start, offset))
 
 
-def divisor(number: int) -> Divisor:
-    """Return what `divide_quickly` wants to know of a number: it, a factor and a shift.
+def as_divisor(number: int) -> Divisor:
+    """Return what `divided_quickly` needs of a number: itself, a factor and a shift.
 
     For any n below 2^31, n // number = (n * factor) >> shift (Granlund and Montgomery, 1994).
     """
@@ -55,57 +55,51 @@ def divisor(number: int) -> Divisor:
 
 
 @device_function
-def length_of(divisor):
-    """Return the number that a divisor stands for."""
+def read_length(divisor):
+    """Return the number of a divisor."""
     return np.int32(divisor[0])
 
 
 @device_function
-def divide_quickly(number, divisor):
+def divided_quickly(number, divisor):
     """Return quotient and remainder, by a multiplication."""
     product = np.uint64(np.uint64(np.uint32(number)) * np.uint64(np.uint32(divisor[1])))
     quotient = np.int32(product >> np.uint64(divisor[2]))
-    return quotient, plus(number, -times(quotient, divisor[0]))
+    return quotient, added(number, -multiplied(quotient, divisor[0]))
 
 
 @device_function
-def divide(number, divisor):
-    """Return quotient and remainder of any numbers, by a division: several times as slow."""
+def divided(number, divisor):
+    """Return quotient and remainder by a division: for any numbers, several times as slow."""
     quotient = np.uint32(np.uint32(number) // np.uint32(divisor))
     remainder = np.uint32(np.uint32(number) - np.uint32(quotient * np.uint32(divisor)))
     return np.int64(quotient), np.int64(remainder)
 
 
+divide = divided  # the name by which kernels of likelihoods import it
+
+
 @device_function
-def coordinates(voxel, shape):
+def find_coordinates(voxel, shape):
     """Return (z, y, x) of a voxel; z is 0 in a plane."""
-    row, x = divide_quickly(voxel, shape[len(shape) - 1])
-    z, y = divide_quickly(row, shape[len(shape) - 2])
+    row, x = divided_quickly(voxel, shape[len(shape) - 1])
+    z, y = divided_quickly(row, shape[len(shape) - 2])
     return z, y, x
 
 
 @device_function
 def wrapped(point, axis):
-    """Return a coordinate on a periodic axis, of a point that may be anywhere within 32 bits."""
+    """Return the coordinate on a periodic axis of any point within 32 bits."""
     is_before = point < 0
-    _, place = divide_quickly(plus(-1, -point) if is_before else point, axis)
-    return plus(length_of(axis), plus(-1, -place)) if is_before else place
+    _, place = divided_quickly(added(-1, -point) if is_before else point, axis)
+    return added(read_length(axis), added(-1, -place)) if is_before else place
 
 
 @device_function
-def neighbours(voxel, coordinate, stride, length):
+def find_neighbours(voxel, coordinate, stride, length):
     """Return the voxels before and after one along an axis, on a periodic grid."""
-    last = plus(length, -1)
-    span = times(last, stride)
-    before = plus(voxel, -stride if coordinate > 0 else span)
-    after = plus(voxel, stride if coordinate < last else -span)
+    last = added(length, -1)
+    span = multiplied(last, stride)
+    before = added(voxel, -stride if coordinate > 0 else span)
+    after = added(voxel, stride if coordinate < last else -span)
     return np.uint32(before), np.uint32(after)
-
-
-@device_function
-def packed_place(i, j, size):
-    """Return where entry (i, j) of a symmetric matrix is: its diagonal first, then row by row."""
-    if i == j:
-        return i
-    first, second = min(i, j), max(i, j)
-    return size + first * size - first * (first + 1) // 2 + (second - first - 1)

@@ -1,4 +1,4 @@
-"""Relaxation and the algebra of fields on a GPU: the twin of `kernels.smoothing`."""
+"""Relaxation voxel by voxel, and the algebra of fields that conjugate gradients need, on a GPU."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ import cupy
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_kernel, flat
+from anamorph.kernels.cuda.launch import device_function, device_kernel, flattened
 from anamorph.kernels.cuda.places import (
-    divide,
-    divide_quickly,
-    divisor,
-    index,
-    length_of,
-    plus,
-    times,
+    added,
+    as_divisor,
+    divided,
+    divided_quickly,
+    multiplied,
+    read_length,
+    shifted,
 )
 from anamorph.kernels.cuda.stencils import row_product
+from anamorph.kernels.formulas.symmetric import (
+    packed_place,
+    relaxed_step,
+    swept_entry,
+    swept_neighbour,
+    swept_pivot,
+)
 
 _PARTIAL_SUMS = 1 << 17  # threads that share a scalar product
 
@@ -26,67 +33,78 @@ _PARTIAL_SUMS = 1 << 17  # threads that share a scalar product
 @device_kernel
 def _relax(step, x, residual, inverse, width, is_full, components, inertia, rate, start, stop):
     """One thread per place, for all components, of which the compiler knows the number."""
-    v = plus(cuda.grid(1), start)
+    v = added(cuda.grid(1), start)
     if v >= stop:
         return
     for i in range(len(components)):
-        place = plus(v, times(i, width))
+        place = added(v, multiplied(i, width))
         descent = row_product(inverse, residual, v, width, i, len(components), is_full)
-        move = inertia * step[index(place, 0)] + rate * descent
-        step[index(place, 0)] = move
-        x[index(place, 0)] += move
+        move = relaxed_step(step[shifted(place, 0)], descent, inertia, rate)
+        step[shifted(place, 0)] = move
+        x[shifted(place, 0)] += move
 
 
 def relax(
-    step: Any, x: Any, residual: Any, inverse: Any, pairs: Any, inertia: Any, rate: Any,
-    start: int, stop: int,
+    step: Any, x: Any, residual: Any, inverse: Any, inertia: Any, rate: Any, start: int, stop: int
 ) -> None:  # fmt: skip
-    """Set ``step = inertia * step + rate * inverse residual`` and ``x += step``: see the twin."""
+    """Set ``step = inertia * step + rate * inverse residual`` and ``x += step``."""
     n_components, width = x.shape
     _relax(
         stop - start,
-        *(flat(step), flat(x), flat(residual), flat(inverse), width),
-        *(len(pairs) > n_components, tuple(range(n_components)), inertia, rate, start, stop),
+        *(flattened(step), flattened(x), flattened(residual), flattened(inverse), width),
+        *(len(inverse) > n_components, tuple(range(n_components)), inertia, rate, start, stop),
     )
 
 
-def invert_blocks(out: Any, hessian: Any, pairs: Any, diagonal: Any) -> None:
-    """Write the inverse of H + diag(diagonal) at every voxel, packed like H, in float64."""
-    size, places = len(diagonal), np.asarray(pairs)
-    if len(places) == size:
-        for i in range(size):
-            out[i] = 1 / (hessian[i].astype(np.float64) + diagonal[i])
+@device_kernel
+def _invert_blocks(out, matrix, hessian, width, is_full, diagonal):
+    """One thread per place, which sweeps its matrix in float64; arrays are flat."""
+    v = np.int32(cuda.grid(1))
+    if v >= width:
         return
-    matrix = {
-        (min(i, j), max(i, j)): hessian[p] + (np.float64(diagonal[i]) if i == j else np.float64(0))
-        for p, (i, j) in enumerate(places.tolist())
-    }
+    size = diagonal.size
+    n_packed = size * (size + 1) // 2 if is_full else size
+    for packed in range(n_packed):
+        place = shifted(v, multiplied(packed, width))
+        loading = diagonal[packed] if packed < size else np.float64(0)
+        matrix[place] = np.float64(hessian[place]) + loading
     for k in range(size):
-        _sweep(matrix, k, size)
-    for p, (i, j) in enumerate(places.tolist()):
-        out[p] = -matrix[i, j]
+        pivot = matrix[shifted(v, multiplied(k, width))]
+        if is_full:
+            _sweep_others(matrix, k, size, v, width, pivot)
+        matrix[shifted(v, multiplied(k, width))] = swept_pivot(pivot)
+    for packed in range(n_packed):
+        place = shifted(v, multiplied(packed, width))
+        out[place] = -matrix[place]
 
 
-def _sweep(matrix: dict[tuple[int, int], Any], k: int, size: int) -> None:
-    """Sweep pivot k; once every pivot is swept the matrix is minus its inverse."""
+@device_function
+def _sweep_others(matrix, k, size, v, width, pivot):
+    """Sweep the entries off pivot k of a packed matrix."""
+    for i in range(size):
+        left = matrix[shifted(v, multiplied(packed_place(i, k, size), width))]
+        for j in range(i, size):
+            if i != k and j != k:
+                right = matrix[shifted(v, multiplied(packed_place(k, j, size), width))]
+                place = shifted(v, multiplied(packed_place(i, j, size), width))
+                matrix[place] = swept_entry(matrix[place], left, right, pivot)
+    for i in range(size):
+        if i != k:
+            place = shifted(v, multiplied(packed_place(i, k, size), width))
+            matrix[place] = swept_neighbour(matrix[place], pivot)
 
-    def entry(i: int, j: int) -> Any:
-        return matrix[min(i, j), max(i, j)]
 
-    pivot = matrix[k, k]
-    others = [i for i in range(size) if i != k]
-    for i in others:
-        for j in others:
-            if i <= j:
-                matrix[i, j] = matrix[i, j] - entry(i, k) * entry(k, j) / pivot
-    for i in others:
-        matrix[min(i, k), max(i, k)] = entry(i, k) / pivot
-    matrix[k, k] = -1 / pivot
+def invert_blocks(out: Any, hessian: Any, diagonal: Any) -> None:
+    """Write the inverse of H + diag(diagonal) at every voxel, packed like H, in float64."""
+    width, is_full = hessian.shape[1], len(hessian) > len(diagonal)
+    matrix = cupy.empty(hessian.size, np.float64)
+    arrays = flattened(out), matrix, flattened(hessian)
+    _invert_blocks(width, *arrays, width, is_full, cupy.asarray(diagonal, np.float64))
 
 
 @device_kernel
 def _add_scaled(out, factor, x):
-    row, v = divide(cuda.grid(1), factor.size)
+    row, v = divided(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] += factor[v] * x[row, v]
 
@@ -98,7 +116,7 @@ def add_scaled(out: Any, factor: Any, x: Any, start: int, stop: int) -> None:
 
 @device_kernel
 def _scale_and_add(out, factor, x):
-    row, v = divide(cuda.grid(1), factor.size)
+    row, v = divided(cuda.grid(1), factor.size)
     if row < out.shape[0]:
         out[row, v] = factor[v] * out[row, v] + x[row, v]
 
@@ -114,21 +132,21 @@ def _sum_products(partial, a, b, n_components, width, n_places, padded, lanes, n
 
     padded, lanes : divisors
     """
-    worker, lane = divide_quickly(cuda.grid(1), lanes)
+    worker, lane = divided_quickly(cuda.grid(1), lanes)
     if worker >= n_workers:
         return
     total = np.float64(0)
     for voxel in range(worker, n_places, n_workers):
         rest, is_inside = np.int32(voxel), True
         for axis in range(len(padded) - 1, -1, -1):
-            rest, coordinate = divide_quickly(rest, padded[axis])
+            rest, coordinate = divided_quickly(rest, padded[axis])
             is_inside = is_inside and coordinate > 0
-            is_inside = is_inside and coordinate < plus(length_of(padded[axis]), -1)
+            is_inside = is_inside and coordinate < added(read_length(padded[axis]), -1)
         if is_inside:
-            place = plus(times(voxel, length_of(lanes)), lane)
+            place = added(multiplied(voxel, read_length(lanes)), lane)
             for _ in range(n_components):
-                total += np.float64(a[index(place, 0)]) * np.float64(b[index(place, 0)])
-                place = plus(place, width)
+                total += np.float64(a[shifted(place, 0)]) * np.float64(b[shifted(place, 0)])
+                place = added(place, width)
     partial[worker, lane] = total
 
 
@@ -139,7 +157,7 @@ def dot_per_lane(a: Any, b: Any, padded: tuple[int, ...], lanes: int) -> Any:
     partial = cupy.empty((n_workers, lanes), np.float64)
     _sum_products(
         n_workers * lanes,
-        *(partial, flat(a), flat(b), n_components, width, width // lanes),
-        *(tuple(map(divisor, padded)), divisor(lanes), n_workers),
+        *(partial, flattened(a), flattened(b), n_components, width, width // lanes),
+        *(tuple(map(as_divisor, padded)), as_divisor(lanes), n_workers),
     )
     return partial.sum(axis=0)

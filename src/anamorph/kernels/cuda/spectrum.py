@@ -9,19 +9,20 @@ import numpy as np
 from numba import cuda
 
 from anamorph.kernels.cuda.fourier import empty_spectra, transform, transform_back
-from anamorph.kernels.cuda.launch import device_kernel, flat
+from anamorph.kernels.cuda.launch import device_kernel, flattened
 from anamorph.kernels.cuda.places import (
-    divide_quickly,
-    divisor,
-    index,
-    length_of,
-    plus,
-    times,
+    added,
+    as_divisor,
+    divided_quickly,
+    multiplied,
+    read_length,
+    shifted,
 )
+from anamorph.kernels.formulas.symmetric import multiplied_by_2x2, multiplied_by_3x3
 
 _ZERO = np.float32(0)
 _TILE = 32  # numbers of a field next to each other
-_MOST_FIELDS = 8  # whose tiles are next to each other, so that the symbol is read once for all
+_MOST_FIELDS = 8  # with tiles next to each other: the symbol is read once for all
 
 
 @device_kernel
@@ -33,44 +34,44 @@ def _multiply_symbol(
     Arrays are flat, `n_tiles` and `together` divisors. The others are as for `SymbolProduct`.
     """
     thread = cuda.grid(1)
-    rest, member = divide_quickly(thread // _TILE, together)
-    group, tile = divide_quickly(rest, n_tiles)
-    n = plus(times(group, length_of(together)), member)
-    i = plus(times(tile, _TILE), thread % _TILE)
+    rest, member = divided_quickly(thread // _TILE, together)
+    group, tile = divided_quickly(rest, n_tiles)
+    n = added(multiplied(group, read_length(together)), member)
+    i = added(multiplied(tile, _TILE), thread % _TILE)
     if n >= n_fields or i >= width:
         return
     k, n_frequencies = i >> 1, width >> 1
-    first = plus(times(n, times(n_axes, width)), i)
-    second, third = plus(first, width), plus(first, times(2, width))
+    first = added(multiplied(n, multiplied(n_axes, width)), i)
+    second, third = added(first, width), added(first, multiplied(2, width))
     if i == 0 and not is_mean_known:
         for axis in range(n_axes):
-            total = spectrum[index(first, times(axis, width))]
-            mean[index(times(n, n_axes), axis)] = factor * total
+            total = spectrum[shifted(first, multiplied(axis, width))]
+            mean[shifted(multiplied(n, n_axes), axis)] = factor * total
     if k == 0 and is_mean_known:
         for axis in range(n_axes):
-            known = mean[index(times(n, n_axes), axis)]
-            spectrum[index(first, times(axis, width))] = known if i == 0 else _ZERO
+            known = mean[shifted(multiplied(n, n_axes), axis)]
+            spectrum[shifted(first, multiplied(axis, width))] = known if i == 0 else _ZERO
     elif n_axes == 2:
-        a, b = spectrum[index(first, 0)], spectrum[index(second, 0)]
-        s_11, s_22 = symbol[index(k, 0)], symbol[index(k, n_frequencies)]
-        s_12 = symbol[index(k, times(2, n_frequencies))]
-        spectrum[index(first, 0)] = s_11 * a + s_12 * b
-        spectrum[index(second, 0)] = s_12 * a + s_22 * b
+        a, b = spectrum[shifted(first, 0)], spectrum[shifted(second, 0)]
+        s_11, s_22 = symbol[shifted(k, 0)], symbol[shifted(k, n_frequencies)]
+        s_12 = symbol[shifted(k, multiplied(2, n_frequencies))]
+        a, b = multiplied_by_2x2(s_11, s_22, s_12, a, b)
+        spectrum[shifted(first, 0)], spectrum[shifted(second, 0)] = a, b
     else:
-        a, b = spectrum[index(first, 0)], spectrum[index(second, 0)]
-        c = spectrum[index(third, 0)]
-        s_11, s_22 = symbol[index(k, 0)], symbol[index(k, n_frequencies)]
-        s_33 = symbol[index(k, times(2, n_frequencies))]
-        s_12 = symbol[index(k, times(3, n_frequencies))]
-        s_13 = symbol[index(k, times(4, n_frequencies))]
-        s_23 = symbol[index(k, times(5, n_frequencies))]
-        spectrum[index(first, 0)] = s_11 * a + s_12 * b + s_13 * c
-        spectrum[index(second, 0)] = s_12 * a + s_22 * b + s_23 * c
-        spectrum[index(third, 0)] = s_13 * a + s_23 * b + s_33 * c
+        a, b = spectrum[shifted(first, 0)], spectrum[shifted(second, 0)]
+        c = spectrum[shifted(third, 0)]
+        s_11, s_22 = symbol[shifted(k, 0)], symbol[shifted(k, n_frequencies)]
+        s_33 = symbol[shifted(k, multiplied(2, n_frequencies))]
+        s_12 = symbol[shifted(k, multiplied(3, n_frequencies))]
+        s_13 = symbol[shifted(k, multiplied(4, n_frequencies))]
+        s_23 = symbol[shifted(k, multiplied(5, n_frequencies))]
+        a, b, c = multiplied_by_3x3(s_11, s_22, s_33, s_12, s_13, s_23, a, b, c)
+        spectrum[shifted(first, 0)], spectrum[shifted(second, 0)] = a, b
+        spectrum[shifted(third, 0)] = c
 
 
 class SymbolProduct:
-    """Vector fields multiplied by a symbol in the Fourier domain, any number of times.
+    """Multiplies vector fields by a symbol in the Fourier domain, any number of times.
 
     Parameters
     ----------
@@ -80,8 +81,8 @@ class SymbolProduct:
     mean : (N, d)
         The means over space of N fields.
     is_mean_known : bool
-        The results are to have these means, known better than the input can tell. If not, `mean`
-        is filled with the means of the input, times `mean_factor`.
+        Whether the results have these means, which are known better than the input can tell. If
+        not, `mean` is filled with the means of the input times `mean_factor`.
     mean_factor : float
     """
 
@@ -102,9 +103,9 @@ class SymbolProduct:
         n_groups = -(-n_fields // together)
         self._multiply = _multiply_symbol.prepare(
             n_groups * together * n_tiles * _TILE,
-            *(flat(self._spectra.view(np.float32)), flat(symbol), flat(mean)),
+            *(flattened(self._spectra.view(np.float32)), flattened(symbol), flattened(mean)),
             *(np.float32(mean_factor / n_voxels), is_mean_known, n_fields, n_axes, width),
-            *(divisor(n_tiles), divisor(together)),
+            *(as_divisor(n_tiles), as_divisor(together)),
         )
 
     def __call__(self) -> None:

@@ -1,4 +1,4 @@
-"""Stencils on a GPU: the twin of `kernels.stencils`, one thread per place in a block."""
+"""Stencils on a GPU, one thread per place in a block."""
 
 from __future__ import annotations
 
@@ -7,63 +7,69 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from anamorph.kernels.cuda.launch import device_function, device_kernel, flat
+from anamorph.kernels.cuda.launch import device_function, device_kernel, flattened
 from anamorph.kernels.cuda.places import (
-    divide_quickly,
-    divisor,
-    index,
-    length_of,
-    packed_place,
-    plus,
-    times,
+    added,
+    as_divisor,
+    divided_quickly,
+    multiplied,
+    read_length,
+    shifted,
     wrapped,
 )
+from anamorph.kernels.formulas.differences import mixed_difference, second_difference
+from anamorph.kernels.formulas.interpolation import between, shared
+from anamorph.kernels.formulas.symmetric import packed_place
 
-_ONE, _QUARTER, _ZERO = np.float32(1), np.float32(0.25), np.float32(0)
-
-
-@device_function
-def _second_difference(x, place, shift):
-    here = x[index(place, 0)]
-    return (here - x[index(place, shift)]) + (here - x[index(place, -shift)])
+_ZERO = np.float32(0)
 
 
 @device_function
-def _mixed_difference(x, place, one, other):
-    ahead = x[index(place, plus(one, other))] - x[index(place, plus(one, -other))]
-    behind = x[index(place, plus(-one, -other))] - x[index(place, plus(other, -one))]
-    return ahead + behind
+def _second_difference_at(x, place, shift):
+    return second_difference(
+        x[shifted(place, -shift)], x[shifted(place, 0)], x[shifted(place, shift)]
+    )
+
+
+@device_function
+def _mixed_difference_at(x, place, one, other):
+    return mixed_difference(
+        x[shifted(place, added(one, other))],
+        x[shifted(place, added(-one, -other))],
+        x[shifted(place, added(one, -other))],
+        x[shifted(place, added(other, -one))],
+    )
 
 
 @device_kernel
 def _bend(out, x, shifts, first, second, start, stop):
     """One thread per place of all components, seen as one flat stretch."""
-    place = plus(cuda.grid(1), start)
+    place = added(cuda.grid(1), start)
     if place >= stop:
         return
-    total = first[0] * x[index(place, 0)]
+    total = first[0] * x[shifted(place, 0)]
     for axis in range(len(shifts)):
-        total += second[axis] * _second_difference(x, place, shifts[axis])
-    out[index(place, 0)] = total
+        total += second[axis] * _second_difference_at(x, place, shifts[axis])
+    out[shifted(place, 0)] = total
 
 
 def bend(out: Any, x: Any, shifts: Any, first: Any, second: Any, start: int, stop: int) -> None:
-    """Write ``first[0] x - sum_a second[a] d_a^2 x``: see the twin; constants are tuples."""
+    """Write ``first[0] x - sum_a second[a] d_a^2 x``; constants are tuples."""
     n_components, width = x.shape
     last = (n_components - 1) * width + stop
-    _bend(last - start, flat(out), flat(x), shifts, first, second, start, last)
+    _bend(last - start, flattened(out), flattened(x), shifts, first, second, start, last)
 
 
 @device_function
 def row_product(matrix, x, v, width, i, size, is_full):
-    """Return row i of a packed matrix times x, at one place; matrices may be diagonal."""
+    """Return row i of a packed matrix multiplied x, at one place; matrices may be diagonal."""
     if not is_full:
-        place = plus(v, times(i, width))
-        return matrix[index(place, 0)] * x[index(place, 0)]
+        place = added(v, multiplied(i, width))
+        return matrix[shifted(place, 0)] * x[shifted(place, 0)]
     total = _ZERO
     for j in range(size):
-        entry = matrix[index(v, times(packed_place(i, j, size), width))]
-        total += entry * x[index(v, times(j, width))]
+        entry = matrix[shifted(v, multiplied(packed_place(i, j, size), width))]
+        total += entry * x[shifted(v, multiplied(j, width))]
     return total
 
 
@@ -72,18 +78,18 @@ def _apply_row(i, v, fields, width, is_full, subtract, constants):
     """Write component i of (H + L) x at one place."""
     out, x, bent, hessian = fields
     shifts, absolute, laplacian, elastic, coupled = constants
-    place = plus(v, times(i, width))
-    total = absolute[i] * x[index(place, 0)]
+    place = added(v, multiplied(i, width))
+    total = absolute[i] * x[shifted(place, 0)]
     for axis in range(len(shifts)):
-        total += laplacian[i][axis] * _second_difference(bent, place, shifts[axis])
+        total += laplacian[i][axis] * _second_difference_at(bent, place, shifts[axis])
     for j in range(len(coupled)):
         if i == j:
-            total += elastic[i][i] * _second_difference(x, place, shifts[i])
+            total += elastic[i][i] * _second_difference_at(x, place, shifts[i])
         else:
-            mixed = _mixed_difference(x, plus(v, times(j, width)), shifts[i], shifts[j])
-            total -= _QUARTER * elastic[i][j] * mixed
+            mixed = _mixed_difference_at(x, added(v, multiplied(j, width)), shifts[i], shifts[j])
+            total += elastic[i][j] * mixed
     total += row_product(hessian, x, v, width, i, len(absolute), is_full)
-    out[index(place, 0)] = out[index(place, 0)] - total if subtract else total
+    out[shifted(place, 0)] = out[shifted(place, 0)] - total if subtract else total
 
 
 @device_kernel
@@ -95,7 +101,7 @@ def _apply_operator(
 
     coupled : one number per component that elasticity couples, or none
     """
-    v = plus(cuda.grid(1), start)
+    v = added(cuda.grid(1), start)
     if v >= stop:
         return
     fields = out, x, bent, hessian
@@ -111,16 +117,23 @@ def _apply_operator(
 
 
 def apply_operator(
-    out: Any, x: Any, bent: Any, hessian: Any, pairs: Any, shifts: Any, absolute: Any,
-    laplacian: Any, elastic: Any, subtract: bool, start: int, stop: int,
+    out: Any, x: Any, bent: Any, hessian: Any, shifts: Any, absolute: Any, laplacian: Any,
+    elastic: Any, subtract: bool, start: int, stop: int,
 ) -> None:  # fmt: skip
-    """Write (H + L) x, or subtract it from `out`: see the twin; constants are tuples."""
+    """Write (H + L) x, or subtract it from `out`; constants are tuples."""
     n_components, width = x.shape
-    # Without elasticity, any numbers will do where those of `elastic` are: none is coupled.
+    # Without elasticity nothing is coupled, and any numbers will do for `elastic`.
     elasticity = (elastic, shifts) if elastic[0] else (laplacian, ())
     _apply_operator(
         stop - start,
-        *(flat(out), flat(x), flat(bent), flat(hessian), width, len(pairs) > n_components),
+        *(
+            flattened(out),
+            flattened(x),
+            flattened(bent),
+            flattened(hessian),
+            width,
+            len(hessian) > n_components,
+        ),
         *(subtract, shifts, absolute, laplacian, *elasticity, start, stop),
     )
 
@@ -128,14 +141,14 @@ def apply_operator(
 @device_kernel
 def _prolong_axis(fine, coarse, left, right, fraction, n_outer, n_fine, n_coarse, n_inner):
     """One thread per fine voxel; arrays are flat, n_fine and n_inner divisors."""
-    rest, v = divide_quickly(cuda.grid(1), n_inner)
-    outer, place = divide_quickly(rest, n_fine)
+    rest, v = divided_quickly(cuda.grid(1), n_inner)
+    outer, place = divided_quickly(rest, n_fine)
     if outer < n_outer:
-        inner, first = length_of(n_inner), plus(times(outer, plus(n_coarse, 2)), 1)
-        a = coarse[index(times(plus(first, left[place]), inner), v)]
-        b = coarse[index(times(plus(first, right[place]), inner), v)]
-        here = plus(times(outer, plus(length_of(n_fine), 2)), plus(place, 1))
-        fine[index(times(here, inner), v)] = (_ONE - fraction[place]) * a + fraction[place] * b
+        inner, first = read_length(n_inner), added(multiplied(outer, added(n_coarse, 2)), 1)
+        a = coarse[shifted(multiplied(added(first, left[place]), inner), v)]
+        b = coarse[shifted(multiplied(added(first, right[place]), inner), v)]
+        here = added(multiplied(outer, added(read_length(n_fine), 2)), added(place, 1))
+        fine[shifted(multiplied(here, inner), v)] = between(a, b, fraction[place])
 
 
 def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -> None:
@@ -143,8 +156,8 @@ def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -
     n_outer, padded, n_inner = coarse.shape
     _prolong_axis(
         n_outer * left.size * n_inner,
-        *(flat(fine), flat(coarse), left, right, fraction),
-        *(n_outer, divisor(left.size), padded - 2, divisor(n_inner)),
+        *(flattened(fine), flattened(coarse), left, right, fraction),
+        *(n_outer, as_divisor(left.size), padded - 2, as_divisor(n_inner)),
     )
 
 
@@ -152,32 +165,33 @@ def prolong_axis(fine: Any, coarse: Any, left: Any, right: Any, fraction: Any) -
 def _restrict_axis(
     coarse, fine, left, right, fraction, ratio, n_outer, n_fine, n_coarse, n_inner, reach
 ):
-    """One thread per coarse voxel, which looks for the few fine ones it lies next to.
+    """One thread per coarse voxel, which gathers from the few fine voxels around it.
 
     Arrays are flat, n_fine, n_coarse and n_inner divisors.
     """
-    rest, v = divide_quickly(cuda.grid(1), n_inner)
-    outer, place = divide_quickly(rest, n_coarse)
+    rest, v = divided_quickly(cuda.grid(1), n_inner)
+    outer, place = divided_quickly(rest, n_coarse)
     if outer >= n_outer:
         return
-    inner, last = length_of(n_inner), plus(length_of(n_fine), -1)
-    start = plus(times(outer, plus(last, 3)), 1)
+    inner, last = read_length(n_inner), added(read_length(n_fine), -1)
+    start = added(multiplied(outer, added(last, 3)), 1)
     total = _ZERO
     # Fine voxels within one coarse voxel of this one, and one more at either end.
-    before, _ = divide_quickly(times(place, length_of(n_fine)), n_coarse)
-    after, _ = divide_quickly(times(plus(place, 1), length_of(n_fine)), n_coarse)
-    before, after = plus(before, -reach), plus(after, reach)
-    if plus(after, -before) > last:
+    before, _ = divided_quickly(multiplied(place, read_length(n_fine)), n_coarse)
+    after, _ = divided_quickly(multiplied(added(place, 1), read_length(n_fine)), n_coarse)
+    before, after = added(before, -reach), added(after, reach)
+    if added(after, -before) > last:
         before, after = np.int32(0), last
-    for near in range(before, plus(after, 1)):
+    for near in range(before, added(after, 1)):
         source = wrapped(near, n_fine)
-        value = fine[index(times(plus(start, source), inner), v)]
+        value = ratio * fine[shifted(multiplied(added(start, source), inner), v)]
+        to_left, to_right = shared(value, fraction[source])
         if left[source] == place:
-            total += (_ONE - fraction[source]) * value
+            total += to_left
         if right[source] == place:
-            total += fraction[source] * value
-    here = plus(times(outer, plus(length_of(n_coarse), 2)), plus(place, 1))
-    coarse[index(times(here, inner), v)] = ratio * total
+            total += to_right
+    here = added(multiplied(outer, added(read_length(n_coarse), 2)), added(place, 1))
+    coarse[shifted(multiplied(here, inner), v)] = total
 
 
 def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) -> None:
@@ -186,6 +200,12 @@ def restrict_axis(coarse: Any, fine: Any, left: Any, right: Any, fraction: Any) 
     n_coarse, n_fine = padded - 2, left.size
     _restrict_axis(
         n_outer * n_coarse * n_inner,
-        *(flat(coarse), flat(fine), left, right, fraction, np.float32(n_coarse / n_fine)),
-        *(n_outer, divisor(n_fine), divisor(n_coarse), divisor(n_inner), n_fine // n_coarse + 1),
+        *(flattened(coarse), flattened(fine), left, right, fraction, np.float32(n_coarse / n_fine)),
+        *(
+            n_outer,
+            as_divisor(n_fine),
+            as_divisor(n_coarse),
+            as_divisor(n_inner),
+            n_fine // n_coarse + 1,
+        ),
     )

@@ -1,4 +1,4 @@
-"""Periodic grids: what a field, a penalty and a voxel size must look like."""
+"""Arguments of geometry: checks of fields, penalties and voxel sizes, and their float type."""
 
 from __future__ import annotations
 

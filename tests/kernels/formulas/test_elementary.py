@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-from anamorph.kernels.cpu.elementary import exp_of_nonpositive, log1p_of_fraction
+from anamorph.kernels.formulas.elementary import exp_of_nonpositive, log1p_of_fraction
 
 
 @numba.vectorize

@@ -1,4 +1,4 @@
-"""The operator H + L on one grid: its product with a field, its diagonal blocks, its matrix."""
+"""The operator H + L of a system on one grid: its product with a field, its blocks, its matrix."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from numpy.typing import NDArray
 
 from anamorph.arrays.namespaces import kernels_for, to_host
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS, packed_pairs
-from anamorph.solvers.layout import Field, Layout, PerLane, flat
-from anamorph.solvers.regulariser import Regulariser, dense_matrix, diagonal
+from anamorph.solvers.layout import Field, Layout, PerLane, by_component
+from anamorph.solvers.regulariser import Regulariser, build_matrix, evaluate_diagonal
 
 
-class Operator:
+class SystemOperator:
     """H + L on one grid, in all lanes.
 
     Parameters
     ----------
-    layout
+    layout : Layout
         The grid.
-    spacing
+    spacing : d numbers
         Its spacing along each axis, in the unit of the voxel size.
-    regulariser
+    regulariser : Regulariser
         L.
-    hessian
-        H, packed (C or C(C+1)/2 components), its padding filled.
+    hessian : (C or C(C+1)/2, *padded space, lanes)
+        H, diagonal or packed, its halo filled.
     """
 
     def __init__(
@@ -32,8 +32,6 @@ class Operator:
         self.layout, self.spacing, self.regulariser = layout, spacing, regulariser
         self.hessian = hessian
         self._grid = regulariser, layout.space, spacing
-        pairs = packed_pairs(regulariser.n_components)[: hessian.shape[0]]
-        self.pairs = layout.constants(pairs, np.int64)
         self._shifts = layout.constants(layout.shifts, np.int64)
         self._bent = layout.zeros(regulariser.n_components)
         self._set_coefficients()
@@ -46,6 +44,9 @@ class Operator:
             units = regulariser.units(self.spacing)
             scale = np.asarray(regulariser.voxel_size) ** 2
             elastic = (w3 + w4) * np.outer(units, units)
+            # Off the diagonal it multiplies `mixed_difference`: four times the mixed derivative,
+            # which L subtracts.
+            elastic[~np.eye(len(units), dtype=bool)] *= -0.25
         inverse_squares = np.asarray(self.spacing) ** -2.0
         constants = self.layout.constants
         self._first = constants([w1 + w3], dtype)
@@ -55,36 +56,34 @@ class Operator:
         self._elastic = constants(elastic, dtype)
 
     def apply(self, out: Field, x: Field) -> None:
-        """Write (H + L) x; `x` must have its padding filled."""
+        """Write (H + L) x; `x` must have its halo filled."""
         self._product(out, x, subtract=False)
 
     def subtract(self, out: Field, x: Field) -> None:
-        """Subtract (H + L) x from `out`; `x` must have its padding filled."""
+        """Subtract (H + L) x from `out`; `x` must have its halo filled."""
         self._product(out, x, subtract=True)
 
     def _product(self, out: Field, x: Field, *, subtract: bool) -> None:
-        layout, shifts, bent, field = self.layout, self._shifts, flat(self._bent), flat(x)
+        layout, shifts, bent, field = (
+            self.layout,
+            self._shifts,
+            by_component(self._bent),
+            by_component(x),
+        )
         kernels = kernels_for(x, "anamorph.kernels.cpu.stencils")
         layout.over_voxels(kernels.bend, bent, field, shifts, self._first, self._second)
         layout.fill_halo(self._bent)
-        hessian = flat(self.hessian), self.pairs
-        coefficients = self._absolute, self._laplacian, self._elastic
-        layout.over_voxels(
-            kernels.apply_operator,
-            flat(out),
-            field,
-            bent,
-            *hessian,
-            shifts,
-            *coefficients,
-            subtract,
-        )
+        coefficients = shifts, self._absolute, self._laplacian, self._elastic
+        fields = by_component(out), field, bent, by_component(self.hessian)
+        layout.over_voxels(kernels.apply_operator, *fields, *coefficients, subtract)
 
     def inverse_blocks(self) -> Field:
         """Return the inverse of D, packed like H; D is H plus the diagonal of L, at every voxel."""
         inverse = np.empty_like(self.hessian)
         kernels = kernels_for(inverse, "anamorph.kernels.cpu.smoothing")
-        kernels.invert_blocks(flat(inverse), flat(self.hessian), self.pairs, diagonal(*self._grid))
+        kernels.invert_blocks(
+            by_component(inverse), by_component(self.hessian), evaluate_diagonal(*self._grid)
+        )
         return inverse
 
     def rounding(self, x: Field) -> PerLane:
@@ -92,16 +91,16 @@ class Operator:
 
         It exceeds any tolerance when x is almost constant and only a small w0 holds it.
         """
-        scale: float = np.finfo(self.layout.dtype).eps * diagonal(*self._grid).max()
+        scale: float = np.finfo(self.layout.dtype).eps * evaluate_diagonal(*self._grid).max()
         return scale * self.layout.norm(x)
 
     def dense(self) -> NDArray[np.float64]:
         """Return H + L as matrices in float64: (lanes, unknowns, unknowns)."""
-        lanes, penalty = self.layout.lanes, dense_matrix(*self._grid)
+        lanes, penalty = self.layout.lanes, build_matrix(*self._grid)
         matrix = np.broadcast_to(penalty, (lanes, *penalty.shape)).copy()
-        hessian = to_host(self.layout.unload(self.hessian)).reshape(lanes, len(self.pairs), -1)
+        hessian = to_host(self.layout.unload(self.hessian)).reshape(lanes, len(self.hessian), -1)
         voxel = np.arange(hessian.shape[2])
-        for packed, (i, j) in enumerate(self.pairs):
+        for packed, (i, j) in enumerate(packed_pairs(len(penalty))[: len(self.hessian)]):
             for row, column in {(i, j), (j, i)}:
                 matrix[:, row, voxel, column, voxel] += hessian[:, packed]
         unknowns = len(penalty) * len(voxel)

@@ -1,9 +1,9 @@
-"""Blocks: how a few images are laid out so that plain loops run at full vector width.
+"""Blocks: a layout in memory in which plain loops over a few images run at full vector width.
 
-A block holds images as (component, *padded space, lane): the images of a block are the lanes, so
-that even rows of small images are long contiguous runs, and each spatial axis has a periodic halo
-of one voxel at both ends, so that a neighbour is always a constant shift in memory and no loop
-needs a modulo. Loops run straight through the halo; what they leave there is refilled.
+A block holds images as (component, *padded space, lane). Images are the lanes, the last axis: even
+rows of small images are long contiguous runs. Each spatial axis has a periodic halo of one voxel at
+both ends: neighbours are always the same distance apart in memory, and no loop needs a modulo.
+Loops run straight through the halo, which is filled again afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.kernels.compile import Array, Shape, kernel
+from anamorph.kernels.compile import Array
+from anamorph.kernels.cpu.halos import fill_halo
 
 # A block of one field should stay in a processor's second-level cache.
 _BLOCK_BYTES = 2**18
@@ -78,26 +79,10 @@ class BlockLayout:
 
     def fill_halo(self, block: Array) -> None:
         """Copy the voxels at both ends of each axis into the halo at its other end."""
-        fill_halo_of(block.reshape(-1), block.shape)
+        fill_halo(block.reshape(-1), block.shape)
 
 
 def lanes_per_block(n_components: int, space: tuple[int, ...], itemsize: int) -> int:
     """Return how many images to put into one block."""
     image_bytes = n_components * int(np.prod(space)) * itemsize
     return int(np.clip(_BLOCK_BYTES // image_bytes, 1, _MOST_LANES))
-
-
-@kernel
-def fill_halo_of(block: Array, shape: Shape) -> None:
-    """Fill the halo of a block that is given flat, beside its shape (component, *padded, lane)."""
-    outer = shape[0]
-    inner = block.size // outer
-    for axis in range(1, len(shape) - 1):
-        length = shape[axis]
-        inner //= length
-        for o in range(outer):
-            first = o * length * inner
-            last = first + (length - 1) * inner
-            block[first : first + inner] = block[last - inner : last]
-            block[last : last + inner] = block[first + inner : first + 2 * inner]
-        outer *= length
