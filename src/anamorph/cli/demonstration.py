@@ -138,7 +138,7 @@ def _write_pictures(subject: _Subject, folder: Path) -> list[Path]:
         "latents": plot_latents(model.latents_, labels, label_name=subject.label_name).figure,
         "objective": plot_objective(model.objective_).figure,
     }
-    if model.likelihood == "bernoulli":  # label maps cannot say that a voxel is missing
+    if not model.image_format_.holds_labels:  # they cannot say that a voxel is missing
         figures["imputed"] = plot_imputed(model, _half_hidden(images[list(shown)]))
     paths = []
     for name, figure in figures.items():

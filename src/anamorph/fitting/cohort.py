@@ -33,7 +33,7 @@ from anamorph.images.files import FileImages
 from anamorph.images.kept import KeptImages, can_be_kept
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 from anamorph.latents import starting_latents
-from anamorph.likelihoods import Derivatives, Gaussian
+from anamorph.likelihoods import Derivatives
 from anamorph.model.encoding import improve, propose
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
@@ -278,7 +278,7 @@ class Cohort:
                 proposal.log_likelihood[part],
             )
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
-            if isinstance(likelihood, Gaussian):
+            if likelihood.has_noise:
                 appearance = generator.appearance(encoding.latents)
                 warped = generator.warp(appearance, encoding.displacement)
                 squares[part], observed[part] = likelihood.residual_sums(warped, images)

@@ -77,7 +77,7 @@ def _figure_of_panels(
 
 
 def _class_keys(model: ShapeAppearanceModel) -> list[Patch]:
-    if model.likelihood != "categorical":
+    if not model.settings_.likelihood.holds_classes:
         return []
     background = background_class(mean_image(model))
     colours = class_colours(len(model.mean_), background)
@@ -101,8 +101,8 @@ def model_palette(
     model: ShapeAppearanceModel, deciding: Array, limits: Limits | None = None
 ) -> Palette:
     """Return the colours of images of a model, the same background for all of them."""
-    is_categorical = model.likelihood == "categorical"
-    background = background_class(mean_image(model)) if is_categorical else None
+    has_classes = model.settings_.likelihood.holds_classes
+    background = background_class(mean_image(model)) if has_classes else None
     return palette_of(deciding, model.likelihood, limits, background)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.report.wording import LATENTS, LIKELIHOODS, count, times
+from anamorph.report.wording import LATENTS, count, times
 
 _SHAPE_WEIGHTS = ("size", "stretching", "bending", "elasticity", "divergence")
 _FIELD_WEIGHTS = ("size", "stretching", "bending")
@@ -25,13 +25,11 @@ def settings_rows(model: ShapeAppearanceModel) -> list[Row]:
 def _rows_of_images(model: ShapeAppearanceModel) -> list[Row]:
     settings, origin = model.settings_, model.origin_
     unit = "mm" if origin.affine is not None else "a unit of your own"
-    noun = "class" if settings.likelihood_name == "categorical" else "channel"
-    plural = "classes" if noun == "class" else "channels"
     rows = [
         (
             "Images",
             f"{count(origin.n_images, 'image')} of {times(settings.space)}, "
-            f"{count(settings.n_channels, noun, plural)}",
+            f"{count(settings.n_channels, *settings.likelihood.channel_nouns)}",
             "What the model was fitted to.",
         ),
         (
@@ -58,7 +56,7 @@ def _rows_of_model(model: ShapeAppearanceModel) -> list[Row]:
     if model.latents == "separate":
         number = f"{layout.n_appearance} for appearance, {layout.n_shape} for shape"
     return [
-        ("Likelihood", model.likelihood, f"For {LIKELIHOODS[model.likelihood]}."),
+        ("Likelihood", model.likelihood, f"For {settings.likelihood.description}."),
         (
             "Latents",
             f"{number} ({model.latents})",

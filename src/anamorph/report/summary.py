@@ -6,7 +6,7 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import duration
 from anamorph.report.markup import facts, paragraph
 from anamorph.report.variance import ModeShares
-from anamorph.report.wording import LATENTS, LIKELIHOODS, count, grid_unit, percent, times
+from anamorph.report.wording import LATENTS, count, grid_unit, percent, times
 
 
 def summary(model: ShapeAppearanceModel, shares: ModeShares) -> str:
@@ -18,7 +18,7 @@ def summary(model: ShapeAppearanceModel, shares: ModeShares) -> str:
         f"This model was learnt from {origin.n_images:,} {what} of {times(settings.space)} "
         f"{grid_unit(settings.space)}, "
         f"without any annotation ({settings.likelihood_name} likelihood, for "
-        f"{LIKELIHOODS[settings.likelihood_name]}).",
+        f"{settings.likelihood.description}).",
         f"It describes every image by a mean and {count(settings.layout.n_latents, 'latent')}, "
         f"numbers of which {LATENTS[model.latents]}.",
         f"Mode {first + 1} carries the largest share of the variance that the modes explain, "

@@ -97,9 +97,11 @@ class ImageArguments:
 
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
         """Return images as a model needs them."""
+        from anamorph.likelihoods import LIKELIHOODS
+
         layout = model.image_format_
         was_tissues = (
-            layout.likelihood == "categorical"
+            LIKELIHOODS[layout.likelihood].holds_classes
             and layout.channel_axis is not None
             and model.channel_axis is None
         )

@@ -9,6 +9,7 @@ import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.flags import KEYS
+from anamorph.cli.terminal.likelihoods import likelihood_help
 
 _MODEL = "Model"
 _FITTING = "Fitting"
@@ -57,7 +58,7 @@ Likelihood = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=_MODEL,
-        help="gaussian (intensities, the default), bernoulli (binary) or categorical (labels).",
+        help=likelihood_help(),
     ),
 ]
 Labels = Annotated[

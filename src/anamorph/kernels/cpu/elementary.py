@@ -25,7 +25,8 @@ _L17, _L15, _L13, _L11, _L9, _L7, _L5, _L3, _L1 = _ODD
 def exp_of_nonpositive(x: float) -> float:
     """Return exp(x) for x <= 0: exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, by Taylor series."""
     y = max(np.float32(x), _LOWEST)
-    n = np.floor(y * _LOG2_E + _HALF)
+    power = np.int32(y * _LOG2_E - _HALF)  # rounded to the nearest, since y is not positive
+    n = np.float32(power)
     r = y - n * _LN2_HIGH - n * _LN2_LOW
     series = _E7 * r + _E6
     series = series * r + _E5
@@ -34,7 +35,7 @@ def exp_of_nonpositive(x: float) -> float:
     series = series * r + _E2
     series = series * r + _E1
     series = series * r + _E0
-    exponent = (np.int32(n) + np.int32(127)) << np.int32(23)
+    exponent = (power + np.int32(127)) << np.int32(23)
     return series * np.int32(exponent).view(np.float32)
 
 
