@@ -55,7 +55,7 @@ class Gaussian(IndependentChannels):
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
     ) -> NDArray[np.float32]:
         deviation = np.sqrt(noise_variance).reshape(-1, *(1,) * (expected.ndim - 2))
-        noise = generator.standard_normal(expected.shape, np.float32)
+        noise = generator.standard_normal(expected.shape)
         return np.asarray(expected + deviation * noise, np.float32)
 
     def mean_derivatives(  # noqa: D102

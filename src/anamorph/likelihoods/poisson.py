@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.kernels.compile import per_voxel
-from anamorph.kernels.cpu.elementary import exp_of_nonpositive
 from anamorph.likelihoods.base import Array
 from anamorph.likelihoods.independent import IndependentChannels
 
-_ZERO, _ONE = np.float32(0), np.float32(1)
 _MOST = np.float32(30)  # |a'| beyond which rates do not change
 _LOADING = np.float32(1e-6)
 _START_LOADING = 1e-3
@@ -25,14 +23,32 @@ _LN2, _SQRT2 = np.log(2.0), np.sqrt(2.0)
 _HALF_LN_2PI = np.log(2 * np.pi) / 2
 
 
+# Where counts are large, terms of thousands cancel in ln p(f | a'), and a fit judges its steps by
+# what is left: that takes float64. Series, since calls of library functions would keep loops scalar.
+
+
+@per_voxel
+def _power_of_two(n: int) -> float:
+    """Return 2^n, |n| <= 126, from the bits of a float32."""
+    return np.float64(np.int32((np.int32(n) + _BIAS) << _MANTISSA).view(np.float32))
+
+
+@per_voxel
+def _exp(x: float) -> float:
+    """Return exp(x) to 1e-11, |x| <= 30: exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, by series."""
+    n = np.int32(x / _LN2 + (0.5 if x > 0 else -0.5))
+    r = x - np.float64(n) * _LN2
+    series = ((r / 9 + 1) * r / 8 + 1) * r / 7 + 1
+    series = ((series * r / 6 + 1) * r / 5 + 1) * r / 4 + 1
+    series = ((series * r / 3 + 1) * r / 2 + 1) * r + 1
+    return series * _power_of_two(n)
+
+
 @per_voxel
 def _log(y: float) -> float:
-    """Return ln(y) for 1 <= y < 1e38: y = 2^n m, ln m = ln(2) / 2 + 2 artanh(s), by its series.
-
-    Good to 2e-10, and without a call, which would keep loops from being vectorised.
-    """
+    """Return ln(y) to 2e-10, 1 <= y < 1e38: y = 2^n m, ln m = ln(2) / 2 + 2 artanh(s), by series."""
     n = (np.int32(np.float32(y).view(np.int32)) >> _MANTISSA) - _BIAS
-    m = y * np.float64(np.int32((_BIAS - n) << _MANTISSA).view(np.float32))
+    m = y * _power_of_two(-n)
     s = (m - _SQRT2) / (m + _SQRT2)  # |s| < 0.172
     q = s * s
     series = ((((q / 11 + 1 / 9) * q + 1 / 7) * q + 1 / 5) * q + 1 / 3) * q + 1
@@ -71,12 +87,11 @@ class Poisson(IndependentChannels):
     @staticmethod
     @per_voxel
     def voxel(a: float, f: float, weight: float) -> tuple[float, float, float]:
-        """Return ln p(f | a') in float64, since large terms cancel, and g and H."""
-        clipped = min(max(np.float32(a), -_MOST), _MOST)
-        t = exp_of_nonpositive(-abs(clipped))
-        rate = _ONE / t if clipped > _ZERO else t
-        value = np.float64(f) * np.float64(clipped) - np.float64(rate) - log_factorial(f)
-        return value, rate - f, rate + _LOADING
+        """Return ln p(f | a'), g and H."""
+        clipped = np.float64(min(max(np.float32(a), -_MOST), _MOST))
+        exact = _exp(clipped)
+        rate = np.float32(exact)
+        return f * clipped - exact - log_factorial(f), rate - f, rate + _LOADING
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         expected: Array = np.exp(np.clip(appearance, -_MOST, _MOST))
