@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import ClassVar
 
@@ -21,7 +22,9 @@ from anamorph.model.settings import LatentLayout, Settings
 from anamorph.storage.modelfile import Origin
 from tests.conftest import GOLDEN
 
-N_CHANNELS = {"gaussian": 2, "bernoulli": 1, "categorical": 3}
+N_CHANNELS = defaultdict(lambda: 1, gaussian=2, categorical=3)
+# Of mean and modes of appearance: rates of 0.1 to 10, and not of 1e-4 to 1e4.
+STRENGTH = defaultdict(lambda: 1.0, poisson=0.5)
 
 
 class Stack:
@@ -71,22 +74,26 @@ def random_parameters(settings, seed=0, motion=1.0, contrast=1.0):
     """Return a smooth model; a latent of 1 moves by about `motion` voxels."""
     generator = np.random.default_rng(seed)
     layout, space, n_dims = settings.layout, settings.space, settings.n_dims
-    mean = 2 * smooth(generator, (settings.n_channels, *space), n_dims)
-    appearance = contrast * smooth(
-        generator, (max(1, layout.n_appearance), settings.n_channels, *space), n_dims
+    strength = STRENGTH[settings.likelihood_name]
+    mean = 2 * strength * smooth(generator, (settings.n_channels, *space), n_dims)
+    appearance = (
+        contrast
+        * strength
+        * smooth(generator, (max(1, layout.n_appearance), settings.n_channels, *space), n_dims)
     )
     shape = motion * smooth(generator, (max(1, layout.n_shape), n_dims, *space), n_dims, 2.0)
-    if settings.likelihood_name == "categorical":
-        mean -= mean.mean(axis=0)
-        appearance -= appearance.mean(axis=1, keepdims=True)
-    noise = {"gaussian": np.linspace(50, 90, settings.n_channels)}
+    mean = settings.likelihood.remove_redundancy(mean[None])[0]
+    appearance = settings.likelihood.remove_redundancy(appearance)
+    precision = np.ones(settings.n_channels)
+    if settings.likelihood.has_noise:
+        precision = np.linspace(50, 90, settings.n_channels)
     parameters = Parameters(
         mean=mean.astype(np.float32),
         appearance_basis=appearance[: layout.n_appearance].astype(np.float32),
         shape_basis=shape[: layout.n_shape].astype(np.float32),
         basis_energy=np.zeros((layout.n_latents, layout.n_latents)),
         latent_precision=np.eye(layout.n_latents),
-        noise_precision=noise.get(settings.likelihood_name, np.ones(settings.n_channels)),
+        noise_precision=precision,
     )
     return replace(parameters, basis_energy=basis_energy(settings, parameters))
 
@@ -120,17 +127,9 @@ def draw_images(settings, parameters, latents, seed=0, missing=0.0):
     """Return images (N, C, *space) that the model could have made, some voxels NaN."""
     generator = np.random.default_rng(seed)
     expected = Generator(settings, parameters).expected_images(latents).astype(np.float64)
-    if settings.likelihood_name == "gaussian":
-        deviation = parameters.noise_precision.reshape(-1, *(1,) * settings.n_dims) ** -0.5
-        images = expected + deviation * generator.standard_normal(expected.shape)
-    elif settings.likelihood_name == "bernoulli":
-        images = generator.random(expected.shape) < expected
-    else:
-        below = np.cumsum(expected, axis=1) < generator.random((len(latents), 1, *settings.space))
-        labels = np.minimum(below.sum(axis=1), settings.n_channels - 1)
-        images = np.moveaxis(np.eye(settings.n_channels)[labels], -1, 1)
-    images = images.astype(np.float32)
-    n_masks = 1 if settings.likelihood_name == "categorical" else settings.n_channels
+    likelihood = settings.likelihood
+    images = likelihood.draw(expected, 1 / parameters.noise_precision, generator)
+    n_masks = 1 if likelihood.holds_classes else settings.n_channels
     mask = generator.random((len(latents), n_masks, *settings.space)) < missing
     return np.where(mask, np.float32(np.nan), images)
 
@@ -156,7 +155,7 @@ def finished_model(likelihood, space, n_channels, voxel_size, *, n_images, n_com
         likelihood, n_components=n_components, n_images=n_images, missing=0.0,
         space=space, n_channels=n_channels, voxel_size=voxel_size,
     )  # fmt: skip
-    has_labels = likelihood == "categorical"
+    has_labels = settings.likelihood.holds_classes
     channel_axis = None if n_channels == 1 or has_labels else len(space) + 1
     model = ShapeAppearanceModel(
         n_components, likelihood=likelihood, channel_axis=channel_axis, voxel_size=voxel_size

@@ -239,13 +239,21 @@ class _Thread(ModuleType):
 
 _THREAD = _Thread()
 _MODULES = [
-    f"anamorph.{floor}.cuda.{name}"
-    for floor, names in {
-        "kernels": "launch places fourier warps steps spectrum geodesics derivatives halos "
-        "stencils smoothing",
-        "likelihoods": "gaussian bernoulli categorical",
-    }.items()
-    for name in names.split()
+    f"anamorph.kernels.cuda.{name}"
+    for name in [
+        "launch",
+        "places",
+        "fourier",
+        "warps",
+        "steps",
+        "spectrum",
+        "geodesics",
+        "derivatives",
+        "halos",
+        "stencils",
+        "smoothing",
+        "likelihood_loops",
+    ]
 ]
 
 

@@ -65,9 +65,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     n_components : int or pair of int
         Number K of latents; (n_appearance, n_shape) with ``latents="separate"``. Less than the
         number of images.
-    likelihood : {"gaussian", "bernoulli", "categorical"}
-        Of images with noise, binary images (or probabilities), and label maps (or probabilities
-        of classes).
+    likelihood : {"gaussian", "bernoulli", "categorical", "poisson"}
+        Of images with noise, binary images (or probabilities), label maps (or probabilities
+        of classes), and counts; or any other in `anamorph.likelihoods`.
     latents : {"joint", "separate", "shape", "appearance"}
         Whether each latent controls shape and appearance, one of the two, or the model has only
         one of them.
@@ -202,8 +202,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Parameters
         ----------
         X : array of shape (N, *space), or with channels; list of images or of paths; collection
-            NaN is missing. Integer images are scaled to [0, 1]; categorical images are integer
-            label maps, or probabilities along `channel_axis`.
+            NaN is missing. Integer images are scaled to [0, 1], but counts are not; categorical
+            images are integer label maps, or probabilities along `channel_axis`.
         y : ignored
         start : array of shape (N, K), optional
             Latents to start from, instead of random ones.
@@ -369,15 +369,30 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         return self._predictor.impute(self.checked_images(X))
 
     def sample(
-        self, n_samples: int = 1, random_state: int | None = None
+        self, n_samples: int = 1, random_state: int | None = None, *, noise: bool = False
     ) -> tuple[Array, Float64Array]:
-        """Return random images and their latents, z ~ N(0, A^-1)."""
+        """Return random images and their latents, z ~ N(0, A^-1).
+
+        Parameters
+        ----------
+        n_samples : int
+            1 by default.
+        random_state : int, optional
+            Seed; a different one each time by default.
+        noise : bool
+            Whether to draw each voxel from the likelihood. By default images are those that the
+            latents stand for, as `inverse_transform` returns them.
+        """
         check_is_fitted(self, "mean_")
         if not isinstance(n_samples, int | np.integer) or n_samples < 1:
             raise ValueError(f"n_samples must be an integer >= 1, got {n_samples!r}")
         generator = np.random.default_rng(random_state)
         latents = draw_latents(self.latent_precision_, int(n_samples), generator)
-        return self.inverse_transform(latents), latents
+        if not noise:
+            return self.inverse_transform(latents), latents
+        expected = self._predictor.expected_images(latents)
+        drawn = self.settings_.likelihood.draw(expected, self.noise_variance_, generator)
+        return self._format.to_user(drawn), latents
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, which holds no image and no latents of anyone."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln
+
+from anamorph.likelihoods import LIKELIHOODS
 
 
 def gaussian(appearance, images, precision):
@@ -20,7 +23,17 @@ def categorical(appearance, images, precision):
     return images * (appearance - log_sum)
 
 
-VALUES = {"gaussian": gaussian, "bernoulli": bernoulli, "categorical": categorical}
+def poisson(appearance, images, precision):
+    clipped = np.clip(appearance, -30, 30)
+    return images * clipped - np.exp(clipped) - gammaln(images + 1)
+
+
+VALUES = {
+    "gaussian": gaussian,
+    "bernoulli": bernoulli,
+    "categorical": categorical,
+    "poisson": poisson,
+}
 
 
 def log_likelihood(name, appearance, images, precision):
@@ -31,19 +44,12 @@ def log_likelihood(name, appearance, images, precision):
 
 def random_images(name, generator, shape, *, soft=False, missing=0.0):
     """Return images (N, C, *space) that a likelihood can have made, some voxels NaN."""
-    n_images, n_channels, *space = shape
-    if name == "gaussian":
-        images = generator.standard_normal(shape)
-    elif name == "bernoulli":
-        images = generator.random(shape)
-        images = images if soft else np.round(images)
-    else:
-        images = generator.dirichlet(np.ones(n_channels), (n_images, *space))
-        images = images if soft else np.eye(n_channels)[images.argmax(axis=-1)]
-        images = np.moveaxis(images, -1, 1)
-    # A categorical voxel is missing as a whole, others channel by channel.
-    mask_channels = 1 if name == "categorical" else n_channels
-    mask = generator.random((n_images, mask_channels, *space)) < missing
+    likelihood, (n_images, n_channels, *space) = LIKELIHOODS[name], shape
+    images = likelihood.expectation(generator.standard_normal(shape))
+    if not soft:
+        images = likelihood.draw(images, np.ones(n_channels), generator)
+    n_masks = 1 if likelihood.holds_classes else n_channels
+    mask = generator.random((n_images, n_masks, *space)) < missing
     return np.where(mask, np.nan, images).astype(np.float32)
 
 

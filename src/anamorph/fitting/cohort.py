@@ -31,7 +31,7 @@ from anamorph.fitting.kept_displacements import KeptDisplacements
 from anamorph.fitting.sums import FIELDS, MOVING, Move, Sums
 from anamorph.kernels.threads import run_parallel
 from anamorph.latents import starting_latents
-from anamorph.likelihoods import Derivatives, Gaussian
+from anamorph.likelihoods import Derivatives
 from anamorph.model.encoding import improve, propose
 from anamorph.model.generator import Generator, working_bytes
 from anamorph.model.parameters import Parameters
@@ -256,7 +256,7 @@ class Cohort:
                 proposal.log_likelihood[part],
             )
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
-            if isinstance(likelihood, Gaussian):
+            if likelihood.has_noise:
                 appearance = generator.appearance(encoding.latents)
                 warped = generator.warp(appearance, encoding.displacement)
                 squares[part], observed[part] = likelihood.residual_sums(warped, images)

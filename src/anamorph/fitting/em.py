@@ -53,9 +53,6 @@ _MEAN_STEPS_AT_START = 8
 _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
 _MOST_HALVINGS = 6
 _MOST_MEAN_HALVINGS = 2
-# A channel without noise would have infinite precision: its variance is at least this share of the
-# largest of all channels, or of 1.
-_LEAST_VARIANCE, _LEAST_VARIANCE_OF_ALL = 1e-8, 1e-12
 _STEP_GROWTH = 1.1
 
 
@@ -268,11 +265,11 @@ class Fit:
         )
         parameters = state.parameters
         log_likelihood = sums.scalar("log_likelihood")
-        if self.settings.likelihood.has_noise:
+        if (likelihood := self.settings.likelihood).has_noise:
             squares, observed = sums["squares"], sums["observed"]
-            precision = _noise_precision(squares, observed)
-            values = observed * np.log(precision / (2 * np.pi)) - squares * precision
-            log_likelihood = self.settings.decimation * float(values.sum()) / 2
+            precision = likelihood.noise_precision(squares, observed)
+            log_likelihood = likelihood.log_likelihood_of_sums(squares, observed, precision)
+            log_likelihood *= self.settings.decimation
             parameters = replace(parameters, noise_precision=precision)
         after = self._joint(log_likelihood, parameters, latents)
         self._check_rise("latents", before, after)
@@ -397,7 +394,7 @@ class Fit:
         """Return a mean without warps, by Gauss-Newton on sums of the images."""
         settings, likelihood = self.settings, self.settings.likelihood
         count, total = moments["count"], moments["total"]
-        mean = np.zeros_like(total)
+        mean = likelihood.starting_mean(count, total)
         precision = np.ones(settings.n_channels)
         for _ in range(_MEAN_STEPS_AT_START):
             gradient, hessian = likelihood.mean_derivatives(mean, count, total, precision)
@@ -409,12 +406,5 @@ class Fit:
                 space = tuple(range(1, mean.ndim))
                 rest = np.sum(mean * (count * mean - 2 * total), axis=space)
                 squares = moments["squares"] + to_host(rest)
-                precision = _noise_precision(squares, to_host(count.sum(axis=space)))
+                precision = likelihood.noise_precision(squares, to_host(count.sum(axis=space)))
         return mean.astype(np.float32), precision
-
-
-def _noise_precision(squares: Float64Array, observed: Float64Array) -> Float64Array:
-    """Return the inverse variance of each channel, from squared residuals and observed voxels."""
-    variance = squares / np.maximum(observed, 1)
-    floor = max(_LEAST_VARIANCE * variance.max(), _LEAST_VARIANCE_OF_ALL)
-    return np.asarray(1 / np.maximum(variance, floor))

@@ -1,9 +1,11 @@
 """A collection of arrays: numbers of any type, read as float32 channels with NaN for missing.
 
-- Values of bool, uint8 and uint16 images are scaled to [0, 1]; floats are used as they are.
-- Bernoulli images are probabilities from 0 to 1.
-- Categorical images are integer label maps, or probabilities of classes along a channel axis.
-  Probabilities that almost sum to 1 are normalised: stored as uint8 they rarely do exactly.
+The likelihood of the images says what they are:
+
+- Intensities and probabilities: bool, uint8 and uint16 are scaled to [0, 1]; floats stay.
+- Counts stay as they are, integers included.
+- Classes are integer label maps, or probabilities along a channel axis. Probabilities that almost
+  sum to 1 are normalised: stored as uint8 they rarely do exactly.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from anamorph.images.errors import ImageError
 from anamorph.images.guard import format_shape
+from anamorph.likelihoods import LIKELIHOODS
 
 SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 ALMOST_ONE = 0.05  # how far a sum of probabilities may be from 1 and still be normalised
@@ -44,8 +47,8 @@ class ImageFormat:
 
     @property
     def holds_labels(self) -> bool:
-        """Whether images are integer label maps, which become one channel per class."""
-        return self.likelihood == "categorical" and self.channel_axis is None
+        """Whether images are integer label maps, one channel per class inside."""
+        return LIKELIHOODS[self.likelihood].holds_classes and self.channel_axis is None
 
     @property
     def n_classes(self) -> int | None:
@@ -111,13 +114,13 @@ class ArrayImages:
         shape = (len(self._stack), *self._stack.shape)
         _check_dimensions(shape, channel_axis)
         self._channel_axis = None if channel_axis is None else channel_axis % len(shape)
-        self._likelihood = likelihood
+        self._likelihood = LIKELIHOODS[likelihood]
         self._check_dtype()
         space = list(shape[1:])
         n_channels = 1
         if self._channel_axis is not None:
             n_channels = space.pop(self._channel_axis - 1)
-        elif likelihood == "categorical":
+        elif self._likelihood.holds_classes:
             n_channels = self._count_classes(n_classes)
         self.format = ImageFormat(likelihood, tuple(space), n_channels, self._channel_axis)
 
@@ -151,7 +154,7 @@ class ArrayImages:
         if self._channel_axis is None:
             return images[:, None]
         images = np.ascontiguousarray(np.moveaxis(images, self._channel_axis, 1))
-        if self._likelihood == "categorical":
+        if self._likelihood.holds_classes:
             images /= images.sum(axis=1, keepdims=True)  # NaN in one class makes the voxel missing
         return images
 
@@ -176,7 +179,7 @@ class ArrayImages:
             raw = self._stack.read(part)
             if not self.format.holds_labels:
                 self._check_values(raw, first)
-                if self._likelihood == "categorical":
+                if self._likelihood.holds_classes:
                     self._check_probabilities(raw, first)
             if for_fit:
                 _check_contrast(raw, first)
@@ -185,20 +188,22 @@ class ArrayImages:
 
     @property
     def _scale(self) -> float:
-        return SCALES.get(self._stack.dtype, 1.0)
+        return SCALES.get(self._stack.dtype, 1.0) if self._likelihood.scales_integers else 1.0
 
     def _check_dtype(self) -> None:
         dtype = self._stack.dtype
-        labels = self._likelihood == "categorical" and self._channel_axis is None
+        labels = self._likelihood.holds_classes and self._channel_axis is None
         is_integer = np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.bool_)
         if labels and not is_integer:
             raise ImageError(
-                f"categorical images without channel_axis must be integer label maps, got {dtype}; "
+                f"{self._likelihood.name} images without channel_axis must be integer label maps, "
+                f"got {dtype}; "
                 "give channel_axis if they are probabilities of classes"
             )
         if labels or dtype in SCALES or np.issubdtype(dtype, np.floating):
             return
-        if is_integer and self._has_only_zeros_and_ones():
+        keeps_integers = not self._likelihood.scales_integers
+        if is_integer and (keeps_integers or self._has_only_zeros_and_ones()):
             return
         raise ImageError(
             f"images must be float, bool, uint8 or uint16, got {dtype}, whose range says nothing "
@@ -235,14 +240,13 @@ class ArrayImages:
                 raise ImageError(f"image {first + n} contains infinity; NaN marks missing voxels")
             for n in np.flatnonzero(np.isnan(raw).all(axis=axes)):
                 raise ImageError(f"image {first + n} is all NaN: nothing is observed; leave it out")
-        if self._likelihood in ("bernoulli", "categorical"):
-            lowest, highest = np.nanmin(raw) / self._scale, np.nanmax(raw) / self._scale
-            if lowest < 0 or highest > 1:
-                raise ImageError(
-                    f"{self._likelihood} images must have values from 0 to 1, got "
-                    f"{lowest:.4g} to {highest:.4g} in images {first} to {first + len(raw) - 1}; "
-                    "rescale them, or use likelihood='gaussian'"
-                )
+        lowest, highest = np.nanmin(raw) / self._scale, np.nanmax(raw) / self._scale
+        if not self._likelihood.accepts(lowest, highest):
+            raise ImageError(
+                f"{self._likelihood.name} images must have {self._likelihood.range_words}, got "
+                f"{lowest:.4g} to {highest:.4g} in images {first} to {first + len(raw) - 1}; "
+                f"{self._likelihood.range_advice}"
+            )
 
     def _check_probabilities(self, raw: NDArray[Any], first: int) -> None:
         total = raw.astype(np.float32).sum(axis=self._channel_axis) / self._scale

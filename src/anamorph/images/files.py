@@ -3,7 +3,7 @@
 - All headers are read first, to find files that do not match each other; voxels are read later.
 - Compressed files and resampled images are decoded once, into a cache.
 - Intensities are scaled like those of arrays: bool, uint8 and uint16 to [0, 1]. Other integers of
-  NIfTI files, and integers with a slope, are used as they are.
+  NIfTI files, and integers with a slope, are used as they are. Counts are never scaled.
 - Several files per image are tissue maps, probabilities of classes. What their sum lacks to 1 is
   the probability of the background, which becomes the last class.
 """
@@ -28,6 +28,7 @@ from anamorph.images.readers.formats import open_image, suffix_of
 from anamorph.images.readers.labels import as_labels, one_hot
 from anamorph.images.readers.resample import resample, resample_labels
 from anamorph.images.readers.source import Source
+from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
 
 AnyPath = str | os.PathLike[str]
 
@@ -40,8 +41,8 @@ class FileImages:
     files : list of paths, or list of tuples of paths
         One file per image, or one tissue map per class and image (see `match_tissues`).
     likelihood : str
-        "gaussian", "bernoulli" or "categorical". Categorical images are label maps, tissue maps,
-        or probabilities along `channel_axis`.
+        One of `anamorph.likelihoods.LIKELIHOODS`, "gaussian" by default. Categorical images are
+        label maps, tissue maps, or probabilities along `channel_axis`.
     channel_axis : int, optional
         Axis of the stack of images that holds channels or classes, for arrays and NIfTI files;
         by default there is none.
@@ -83,19 +84,22 @@ class FileImages:
             raise ValueError(f"pad must be an integer >= 0, got {pad!r}")
         paths = _grouped(files)
         self.identities = identities_of([group[0] for group in paths])
-        self._likelihood = likelihood
+        self._likelihood = kind = LIKELIHOODS[likelihood]
         self._channel_axis = channel_axis
         self._has_tissues = len(paths[0]) > 1
-        self._has_labels = (
-            likelihood == "categorical" and channel_axis is None and not self._has_tissues
-        )
-        if self._has_tissues and likelihood != "categorical":
+        self._has_labels = kind.holds_classes and channel_axis is None and not self._has_tissues
+        if self._has_tissues and not kind.holds_classes:
             raise ImageError(
-                f"several files per image are tissue maps, for likelihood='categorical', got "
+                f"several files per image are tissue maps, for likelihood={OF_CLASSES!r}, got "
                 f"likelihood={likelihood!r}"
             )
         self._sources = [
-            [open_image(path, channel_axis, as_labels=self._has_labels) for path in group]
+            [
+                open_image(
+                    path, channel_axis, as_labels=self._has_labels, is_scaled=kind.scales_integers
+                )
+                for path in group
+            ]
             for group in paths
         ]
         self._first = self._sources[0][0]
@@ -153,7 +157,7 @@ class FileImages:
         """
         return {
             "files": [[os.path.abspath(file.path) for file in self._sources[n]] for n in numbers],
-            "likelihood": self._likelihood,
+            "likelihood": self._likelihood.name,
             "channel_axis": self._channel_axis,
             "n_classes": self.format.n_classes,
             "resample": True,  # this collection has checked whether that is allowed
@@ -193,7 +197,7 @@ class FileImages:
             channels = np.clip(channels, 0, 1)
             background = np.maximum(0, 1 - channels.sum(axis=0, keepdims=True))
             channels = np.concatenate([channels, background])
-        if self._likelihood == "categorical":
+        if self._likelihood.holds_classes:
             channels /= channels.sum(axis=0)  # NaN in one class makes the voxel missing
         return channels
 
@@ -218,6 +222,7 @@ class FileImages:
             os.path.abspath(source.path),
             source.stamp,
             self._has_labels,
+            self._likelihood.scales_integers,
             self._channel_axis,
             self._inner.facts() if is_elsewhere else None,
         )
@@ -246,7 +251,7 @@ class FileImages:
             count, axis = n_channels, n_dims + 1
         else:
             count, axis = 1, None
-        return ImageFormat(self._likelihood, self.grid.space, count, axis)
+        return ImageFormat(self._likelihood.name, self.grid.space, count, axis)
 
     def _count_classes(self, n_classes: int | None) -> int:
         highest = 1
@@ -287,7 +292,8 @@ class FileImages:
                 f"{first.path} has {_count_channels(first)} and {source.path} has "
                 f"{_count_channels(source)}: convert them to be alike"
             )
-        if self._likelihood == "gaussian" and (source.scale is None) != (first.scale is None):
+        is_bounded = np.isfinite(self._likelihood.value_range[1])  # else nothing finds it out
+        if not is_bounded and (source.scale is None) != (first.scale is None):
             scaled, other = (first, source) if source.scale is None else (source, first)
             raise ImageError(
                 f"{scaled.path} holds integers that stand for 0 to 1 and {other.path} does not: "
@@ -303,16 +309,14 @@ class FileImages:
             raise ImageError(
                 f"{self.name(n)} has no observed voxel on the common grid: leave it out"
             )
-        if self._likelihood == "gaussian":
-            return
         slack = ALMOST_ONE if self._has_tissues else 0.0
         lowest, highest = np.nanmin(voxels), np.nanmax(voxels)
-        if lowest < -slack or highest > 1 + slack:
+        if not self._likelihood.accepts(lowest, highest, slack):
             raise ImageError(
-                f"{self.name(n)} holds {lowest:.4g} to {highest:.4g}, and {self._likelihood} "
-                "images have values from 0 to 1: rescale it, or use likelihood='gaussian'"
+                f"{self.name(n)} holds {lowest:.4g} to {highest:.4g}, and {self._likelihood.name} "
+                f"images have {self._likelihood.range_words}: {self._likelihood.range_advice}"
             )
-        if self._likelihood == "categorical":
+        if self._likelihood.holds_classes:
             self._check_sum(n, voxels.sum(axis=0))
 
     def _check_sum(self, n: int, total: NDArray[np.float32]) -> None:

@@ -1,12 +1,46 @@
-"""Likelihoods of images given a warped appearance: one file each."""
+"""Likelihoods of images given a warped appearance: one file each, found by being in this folder."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pkgutil import iter_modules
 
 from anamorph.likelihoods.base import Derivatives, Likelihood
-from anamorph.likelihoods.bernoulli import Bernoulli
-from anamorph.likelihoods.categorical import Categorical
-from anamorph.likelihoods.gaussian import Gaussian
 
-LIKELIHOODS: dict[str, Likelihood] = {
-    likelihood.name: likelihood for likelihood in (Gaussian(), Bernoulli(), Categorical())
-}
+#: The likelihood of images of which nothing is said.
+DEFAULT = "gaussian"
 
-__all__ = ["LIKELIHOODS", "Bernoulli", "Categorical", "Derivatives", "Gaussian", "Likelihood"]
+#: All likelihoods by name, the default first.
+LIKELIHOODS: dict[str, Likelihood] = {}
+
+
+def find_likelihoods() -> None:
+    """Register every likelihood that is defined in a module of this folder."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    found = {
+        kind.name: kind()
+        for module in modules
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, Likelihood)
+        and kind.__module__ == module.__name__
+        and not inspect.isabstract(kind)
+    }
+    LIKELIHOODS.clear()
+    for name in sorted(found, key=lambda name: (name != DEFAULT, name)):
+        LIKELIHOODS[name] = found[name]
+
+
+find_likelihoods()
+
+#: The likelihood of label maps and tissue maps.
+OF_CLASSES = next(name for name, kind in LIKELIHOODS.items() if kind.holds_classes)
+
+__all__ = [
+    "DEFAULT",
+    "LIKELIHOODS",
+    "OF_CLASSES",
+    "Derivatives",
+    "Likelihood",
+    "find_likelihoods",
+]

@@ -1,7 +1,12 @@
-"""What a likelihood is: ln p(f | a') of images f given the warped appearance a', voxel by voxel."""
+"""What a likelihood is: all that depends on how images f come from the warped appearance a'.
+
+A file in this folder defines a subclass of `Likelihood`, and nothing else in the package knows its
+name: formulas, defaults, range of values, noise, sampling and words are its attributes.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +17,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 Float64Array = NDArray[np.float64]
+
+#: Module of the loops around the formulas; for arrays on a GPU its twin is imported.
+LOOPS = "anamorph.kernels.cpu.likelihood_loops"
 
 
 def flat(images: Array) -> Array:
@@ -39,16 +47,48 @@ class Derivatives:
 class Likelihood(ABC):
     """ln p(f | a') and its derivatives; NaN in f means missing, and contributes nothing."""
 
-    name: str
+    name: ClassVar[str]
 
-    #: Added to the pushed Hessian of the shape update, to keep it positive.
-    shape_loading: float = 0.0
-
-    #: Whether there is a noise variance to estimate.
-    has_noise: bool = False
+    #: What images are, in a word or two (for help) and in some more (for reports).
+    brief: ClassVar[str]
+    description: ClassVar[str]
 
     #: Weights of "shape", "appearance" and "mean" where nobody gives any: see `settings`.
     default_penalties: ClassVar[Mapping[str, tuple[float, ...]]]
+
+    #: Added to the pushed Hessian of the shape update, to keep it positive.
+    shape_loading: ClassVar[float] = 0.0
+
+    #: Whether there is a noise variance per channel to estimate.
+    has_noise: ClassVar[bool] = False
+
+    #: Whether channels are probabilities of classes. Images may then be label maps, probabilities
+    #: sum to 1, a voxel is missing in all channels or in none, and each class has a colour.
+    holds_classes: ClassVar[bool] = False
+
+    #: Lowest and highest value of an image. Pictures are drawn between them where they are finite.
+    value_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    #: The same in words, and what to do about an image that has others.
+    range_words: ClassVar[str] = "finite values"
+    range_advice: ClassVar[str] = ""
+
+    #: Whether integers of a type with a known range (bool, uint8, uint16) stand for 0 to 1.
+    #: If not, all integers are what they are.
+    scales_integers: ClassVar[bool] = True
+
+    @property
+    def channel_nouns(self) -> tuple[str, str]:
+        """What a channel and several channels are called."""
+        return ("class", "classes") if self.holds_classes else ("channel", "channels")
+
+    def accepts(
+        self, lowest: float | np.floating, highest: float | np.floating, slack: float = 0.0
+    ) -> bool:
+        """Tell whether an image may have values from lowest to highest, give or take some slack."""
+        least, most = self.value_range
+        return bool(lowest >= least - slack and highest <= most + slack)
+
+    # ---- ln p(f | a')
 
     @abstractmethod
     def n_hessian(self, n_channels: int) -> int:
@@ -77,6 +117,33 @@ class Likelihood(ABC):
         """Return the expected image E[f | a'], (N, C, *space)."""
 
     @abstractmethod
+    def draw(
+        self, expected: Array, noise_variance: Array, generator: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Return random images f, (N, C, *space), given expected images.
+
+        Parameters
+        ----------
+        expected : (N, C, *space)
+            E[f | a'], in memory.
+        noise_variance : (C,)
+            Ignored where the likelihood has no noise.
+        generator : numpy.random.Generator
+        """
+
+    # ---- the mean at the start of a fit, and the noise
+
+    def starting_mean(self, count: Array, total: Array) -> Array:
+        """Return the mean (C, *space) from which the first Gauss-Newton step departs.
+
+        Parameters
+        ----------
+        count, total : (C, *space)
+            How many images observe each voxel, and the sum of what they observe.
+        """
+        return np.zeros_like(total)
+
+    @abstractmethod
     def mean_derivatives(
         self, mean: Array, count: Array, total: Array, precision: Array
     ) -> tuple[Array, Array]:
@@ -86,7 +153,7 @@ class Likelihood(ABC):
         ----------
         mean : (C, *space)
         count, total : (C, *space)
-            How many images observe each voxel, and the sum of what they observe.
+            As for `starting_mean`.
         precision : (C,)
 
         Returns
@@ -94,6 +161,18 @@ class Likelihood(ABC):
         gradient : (C, *space)
         hessian : (P, *space)
         """
+
+    def residual_sums(self, appearance: Array, images: Array) -> tuple[Float64Array, Float64Array]:
+        """Return the sum of squared residuals and the number of observed voxels, each (N, C)."""
+        raise NotImplementedError(f"{self.name} images have no noise variance")
+
+    def noise_precision(self, squares: Array, observed: Array) -> Float64Array:
+        """Return the most probable precision of the noise, (C,), from sums of `residual_sums`."""
+        raise NotImplementedError(f"{self.name} images have no noise variance")
+
+    def log_likelihood_of_sums(self, squares: Array, observed: Array, precision: Array) -> float:
+        """Return ln p(f | a') of all images, from sums (C,) of `residual_sums`."""
+        raise NotImplementedError(f"{self.name} images have no noise variance")
 
     def remove_redundancy(self, appearance: Array) -> Array:
         """Return an appearance (..., C, *space) without directions that change no image."""

@@ -5,20 +5,28 @@ The derivatives are g = (a' - f) / s2 and H = 1 / s2. Each channel may be missin
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anamorph.arrays.namespaces import array_namespace, beside, kernels_for
-from anamorph.kernels.compile import Array as KernelArray
-from anamorph.kernels.compile import kernel
-from anamorph.likelihoods.base import Array, Derivatives, Float64Array, Likelihood, flat
+from anamorph.arrays.namespaces import beside
+from anamorph.kernels.compile import formula
+from anamorph.likelihoods.base import Array, Float64Array
+from anamorph.likelihoods.independent import IndependentChannels
+
+_HALF = np.float32(1 / 2)
+# A channel without noise would have infinite precision: its variance is at least this share of the
+# largest of all channels, or of 1.
+_LEAST_VARIANCE, _LEAST_VARIANCE_OF_ALL = 1e-8, 1e-12
 
 
-class Gaussian(Likelihood):
+class Gaussian(IndependentChannels):
     """Images with stationary Gaussian noise."""
 
     name = "gaussian"
+    brief = "intensities"
+    description = "intensities with Gaussian noise"
     # A voxel with noise of 5 % of the range tells as much as a hundred binary ones, and penalties
     # are measured against what voxels tell.
     default_penalties: ClassVar = {
@@ -28,26 +36,27 @@ class Gaussian(Likelihood):
     }
     has_noise = True
 
-    def n_hessian(self, n_channels: int) -> int:  # noqa: D102
-        return n_channels
+    @staticmethod
+    @formula
+    def voxel(a: float, f: float, weight: float) -> tuple[float, float, float]:
+        """Return -(a' - f)^2 / 2, which is weighted when it is summed up, and g and H."""
+        residual = a - f
+        return -_HALF * (residual * residual), weight * residual, weight
 
-    def log_likelihood(  # noqa: D102
-        self, appearance: Array, images: Array, precision: Array
-    ) -> Float64Array:
-        squares, observed = self.residual_sums(appearance, images)
-        return _log_density(squares, observed, precision)
-
-    def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
-        gradient, hessian = np.empty_like(appearance), np.empty_like(appearance)
-        squares, observed = array_namespace(images).empty((2, *images.shape[:2]))
-        kernels_for(images, __name__).differentiate(
-            flat(appearance), flat(images), beside(images, precision, appearance.dtype),
-            flat(gradient), flat(hessian), squares, observed,
-        )  # fmt: skip
-        return Derivatives(_log_density(squares, observed, precision), gradient, hessian)
+    def _log_density(self, values: Float64Array, observed: Any, precision: Array) -> Float64Array:
+        weight = beside(values, precision, np.float64)
+        density: Float64Array = values * weight + observed * np.log(weight / (2 * np.pi)) / 2
+        return density.sum(axis=-1)
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         return appearance
+
+    def draw(  # noqa: D102
+        self, expected: Array, noise_variance: Array, generator: np.random.Generator
+    ) -> NDArray[np.float32]:
+        deviation = np.sqrt(noise_variance).reshape(-1, *(1,) * (expected.ndim - 2))
+        noise = generator.standard_normal(expected.shape)
+        return np.asarray(expected + deviation * noise, np.float32)
 
     def mean_derivatives(  # noqa: D102
         self, mean: Array, count: Array, total: Array, precision: Array
@@ -57,56 +66,15 @@ class Gaussian(Likelihood):
 
     def residual_sums(self, appearance: Array, images: Array) -> tuple[Float64Array, Float64Array]:
         """Return the sum of squared residuals and the number of observed voxels, each (N, C)."""
-        squares, observed = array_namespace(images).empty((2, *images.shape[:2]))
-        kernels_for(images, __name__).residual_sums(
-            flat(appearance), flat(images), squares, observed
-        )
-        return squares, observed
+        values, observed = self._sums(appearance, images, np.ones(images.shape[1]))
+        return -2 * values, observed
 
+    def noise_precision(self, squares: Array, observed: Array) -> Float64Array:
+        """Return the inverse variance of each channel, (C,): the maximum of ln p(f | a')."""
+        variance = squares / np.maximum(observed, 1)
+        floor = max(_LEAST_VARIANCE * variance.max(), _LEAST_VARIANCE_OF_ALL)
+        return np.asarray(1 / np.maximum(variance, floor), np.float64)
 
-def _log_density(squares: Float64Array, observed: Float64Array, precision: Array) -> Float64Array:
-    weight = beside(squares, precision, np.float64)
-    density: Float64Array = observed * np.log(weight / (2 * np.pi)) - squares * weight
-    values: Float64Array = density.sum(axis=1) / 2
-    return values
-
-
-@kernel
-def residual_sums(
-    appearance: KernelArray, images: KernelArray, squares: KernelArray, observed: KernelArray
-) -> None:
-    """Fill in the sum of squared residuals and the number of observed voxels, each (N, C)."""
-    zero, one = appearance.dtype.type(0), np.int32(1)
-    for n in range(images.shape[0]):
-        for c in range(images.shape[1]):
-            a, f = appearance[n, c], images[n, c]
-            total, count = 0.0, np.int32(0)
-            for x in range(f.size):
-                is_observed = f[x] == f[x]
-                residual = a[x] - f[x] if is_observed else zero
-                total += np.float64(residual * residual)
-                count += one if is_observed else np.int32(0)
-            squares[n, c], observed[n, c] = total, count
-
-
-@kernel
-def differentiate(
-    appearance: KernelArray,
-    images: KernelArray,
-    precision: KernelArray,
-    gradient: KernelArray,
-    hessian: KernelArray,
-    squares: KernelArray,
-    observed: KernelArray,
-) -> None:
-    """Fill in gradients and Hessians, and what `residual_sums` does."""
-    residual_sums(appearance, images, squares, observed)
-    zero = appearance.dtype.type(0)
-    for n in range(images.shape[0]):
-        for c in range(images.shape[1]):
-            a, f, g, h = appearance[n, c], images[n, c], gradient[n, c], hessian[n, c]
-            weight = precision[c]
-            for x in range(f.size):
-                is_observed = f[x] == f[x]
-                g[x] = weight * (a[x] - f[x]) if is_observed else zero
-                h[x] = weight if is_observed else zero
+    def log_likelihood_of_sums(self, squares: Array, observed: Array, precision: Array) -> float:
+        """Return ln p(f | a') of all images, from sums (C,) of `residual_sums`."""
+        return float(self._log_density(-squares / 2, observed, precision))

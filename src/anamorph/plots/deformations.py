@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.geometry import jacobian_determinant
+from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.checks import check_choice, check_integer
 from anamorph.plots.panels import axes_or_new, panel_size
 from anamorph.plots.rendering import BACKGROUND, MISSING, palette_of
@@ -44,9 +45,10 @@ def plot_deformation(
     displacement : array of shape (d, *space)
         In voxels. In a volume, the lines within each slice are drawn, seen along the third axis.
     background : array of shape (*space) or (*space, C), optional
-        Image to draw the lines over; none by default.
-    likelihood : {"gaussian", "bernoulli", "categorical"}
-        Of the background: whether its C channels are intensities or probabilities of classes.
+        Image to draw the lines over.
+    likelihood : str
+        Of the background, "gaussian" by default: whether its C channels are intensities, counts or
+        probabilities of classes.
     over : {"mean", "image"}
         "mean" (by default): the grid of the image, mapped by psi, over the mean. "image": the grid
         of the mean, mapped back by psi, over the image.
@@ -72,6 +74,7 @@ def plot_deformation(
     step = max(1, round(max(space) / 24)) if spacing is None else spacing
     check_integer("spacing", step, 1)
     check_choice("over", over, ("mean", "image"))
+    check_choice("likelihood", likelihood, tuple(LIKELIHOODS))
     frame = frame_of(space, voxel_size, voxel, affine)
     image = None if background is None else _checked_background(background, space)
     axes = axes_or_new(axes, panel_size(frame, 4.5))

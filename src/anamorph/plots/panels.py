@@ -98,7 +98,7 @@ def _figure_of_panels(
 
 
 def _class_keys(model: ShapeAppearanceModel) -> list[Patch]:
-    if model.likelihood != "categorical":
+    if not model.settings_.likelihood.holds_classes:
         return []
     background = background_class(mean_image(model))
     colours = class_colours(len(model.mean_), background)
@@ -121,9 +121,9 @@ def model_frame(model: ShapeAppearanceModel, voxel: Sequence[int] | None) -> Fra
 def model_palette(
     model: ShapeAppearanceModel, deciding: Array, limits: Limits | None = None
 ) -> Palette:
-    """Return the colours of images of a model, with one background class for all."""
-    is_categorical = model.likelihood == "categorical"
-    background = background_class(mean_image(model)) if is_categorical else None
+    """Return the colours of images of a model, the same background for all of them."""
+    has_classes = model.settings_.likelihood.holds_classes
+    background = background_class(mean_image(model)) if has_classes else None
     return palette_of(deciding, model.likelihood, limits, background)
 
 

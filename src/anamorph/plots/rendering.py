@@ -12,6 +12,8 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
+from anamorph.likelihoods import LIKELIHOODS
+
 Array = NDArray[np.floating]
 Limits = tuple[float, float]
 
@@ -111,7 +113,8 @@ def palette_of(
         between them and some reach one half, else the range of 99 % of the values. Red, green
         and blue share one range; other channels have one each.
     likelihood : str
-        Probabilities, of "bernoulli" and "categorical", always go from 0 to 1.
+        Where its values have bounds, those are black and white: 0 and 1 for probabilities, 0 for
+        counts.
     limits : pair of float, optional
         Values to show as black and white; by default from the images.
     background : int, optional
@@ -122,32 +125,34 @@ def palette_of(
     Palette
     """
     n_channels = images.shape[1]
-    is_categorical = likelihood == "categorical"
-    if is_categorical:
+    kind = LIKELIHOODS[likelihood]
+    if kind.holds_classes:
         colours = class_colours(
             n_channels, background_class(images) if background is None else background
         )
     else:
         colours = channel_colours(n_channels)
-    if is_categorical or (likelihood == "bernoulli" and limits is None):
-        limits = (0.0, 1.0)
+    if kind.holds_classes:
+        limits = kind.value_range
     if limits is not None:
         if not (np.isfinite(limits).all() and limits[0] < limits[1]):
             raise ValueError(f"limits must be two increasing numbers, got {limits!r}")
         ranges = [limits] * n_channels
     elif n_channels == 3:
-        ranges = [_find_range(images)] * 3
+        ranges = [_find_range(images, kind.value_range)] * 3
     else:
-        ranges = [_find_range(images[:, c]) for c in range(n_channels)]
+        ranges = [_find_range(images[:, c], kind.value_range) for c in range(n_channels)]
     lowest, highest = np.array(ranges, np.float64).T
     return Palette(colours, lowest, highest)
 
 
-def _find_range(values: Array) -> Limits:
+def _find_range(values: Array, bounds: Limits) -> Limits:
+    """Return the bounds where they are finite, and about the range of the values elsewhere."""
     observed = values[np.isfinite(values)]
     if observed.size == 0:
         return 0.0, 1.0
     low, high = map(float, np.percentile(observed, _PERCENTILES))
+    low, high = (b if np.isfinite(b) else v for b, v in zip(bounds, (low, high), strict=True))
     if low >= -_TOLERANCE and 0.5 <= high <= 1 + _TOLERANCE:
         return 0.0, 1.0
     return (low, high) if low < high else (low, low + 1)

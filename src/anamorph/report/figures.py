@@ -44,7 +44,7 @@ def find_meeting_point(model: ShapeAppearanceModel) -> Voxel:
 
     None means the centre of the grid: for planes, and where there is no background class.
     """
-    if model.likelihood != "categorical" or len(model.settings_.space) == 2:
+    if not model.settings_.likelihood.holds_classes or len(model.settings_.space) == 2:
         return None
     (mean,) = mean_image(model)
     inside = 1 - mean[background_class(mean[None])].astype(np.float64)
@@ -58,7 +58,7 @@ def mean_figure(model: ShapeAppearanceModel, voxel: Voxel) -> Figure:
     """Draw the mean in a large panel."""
     frame = model_frame(model, voxel)
     width, height = panel_size(frame, 4.2 if len(frame.views) > 1 else 2.6)
-    n_keys = len(model.mean_) if model.likelihood == "categorical" else 0
+    n_keys = len(model.mean_) if model.settings_.likelihood.holds_classes else 0
     width = max(width, 3.0 if n_keys else 0.0)
     n_rows = -(-n_keys // keys_per_row(width, n_keys))
     figure = Figure((width, height + 0.12 * bool(n_keys) + 0.2 * n_rows))

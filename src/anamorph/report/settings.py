@@ -6,7 +6,7 @@ import numpy as np
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.hyperparameters import HYPERPARAMETERS, Hyperparameter
-from anamorph.report.wording import LATENTS, LIKELIHOODS, format_count, format_lengths
+from anamorph.report.wording import LATENTS, format_count, format_lengths
 
 Row = tuple[str, str, str]
 HEADER = ("Setting", "Value", "What it does")
@@ -26,11 +26,9 @@ def settings_rows(model: ShapeAppearanceModel) -> list[Row]:
 
 def _image_rows(model: ShapeAppearanceModel) -> list[Row]:
     settings, origin = model.settings_, model.origin_
-    noun = "class" if settings.likelihood_name == "categorical" else "channel"
-    plural = "classes" if noun == "class" else "channels"
     shown = (
         f"{format_count(origin.n_images, 'image')} of {format_lengths(settings.space)}, "
-        f"{format_count(settings.n_channels, noun, plural)}"
+        f"{format_count(settings.n_channels, *settings.likelihood.channel_nouns)}"
     )
     rows = [("Images", shown, "What the model was fitted to.")]
     if origin.pad:
@@ -61,7 +59,7 @@ def _shown_value(model: ShapeAppearanceModel, entry: Hyperparameter) -> str:
 def _meaning(model: ShapeAppearanceModel, entry: Hyperparameter) -> str:
     """Return what a setting does, or what its value means in this model."""
     if entry.name == "likelihood":
-        return f"For {LIKELIHOODS[model.likelihood]}."
+        return f"For {model.settings_.likelihood.description}."
     if entry.name == "n_components":
         return f"Numbers that describe an image: {LATENTS[model.latents]}."
     return f"{entry.help}."

@@ -6,11 +6,6 @@ from collections.abc import Sequence
 
 from anamorph.images.names import common_beginning
 
-LIKELIHOODS = {
-    "gaussian": "intensities with Gaussian noise",
-    "bernoulli": "binary images, or probabilities",
-    "categorical": "label or tissue maps, as probabilities of classes",
-}
 LATENTS = {
     "joint": "each changes shape and appearance together",
     "separate": "each changes either appearance or shape",

@@ -36,7 +36,6 @@ from anamorph.report.selection import Examined, examine
 from anamorph.report.variance import ModeShares, mode_shares
 from anamorph.report.wording import (
     LATENTS,
-    LIKELIHOODS,
     format_count,
     format_lengths,
     format_percent,
@@ -199,7 +198,7 @@ def _summarise(model: ShapeAppearanceModel, shares: ModeShares) -> str:
         f"This model was learnt from {origin.n_images:,} {what} of "
         f"{format_lengths(settings.space)} {grid_unit(settings.space)}, "
         f"without any annotation ({settings.likelihood_name} likelihood, for "
-        f"{LIKELIHOODS[settings.likelihood_name]}).",
+        f"{settings.likelihood.description}).",
         "It describes every image by a mean and "
         f"{format_count(settings.layout.n_latents, 'latent')}, "
         f"numbers of which {LATENTS[model.latents]}.",

@@ -19,6 +19,7 @@ from PIL import Image
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.grid import slices_inside
 from anamorph.images.readers import pictures
+from anamorph.likelihoods import LIKELIHOODS
 from anamorph.storage.modelfile import Origin
 from anamorph.storage.replace import replacing
 from anamorph.storage.volumes import write_nifti
@@ -53,7 +54,7 @@ class ImageOutput:
         if self.origin.affine is not None:
             return ".nii.gz"
         can_be_shown = self._writes_labels or (
-            self.is_bounded and self.format.likelihood != "categorical"
+            self.is_bounded and not LIKELIHOODS[self.format.likelihood].holds_classes
         )
         was_picture = self.origin.suffix in pictures.SUFFIXES
         return ".png" if was_picture and can_be_shown else ".npy"
@@ -89,14 +90,15 @@ class ImageOutput:
 
     @property
     def _writes_labels(self) -> bool:
-        return self.format.likelihood == "categorical" and not self.as_probabilities
+        return LIKELIHOODS[self.format.likelihood].holds_classes and not self.as_probabilities
 
 
 def has_bounded_intensities(likelihood: str, mean: NDArray[np.floating]) -> bool:
-    """Return whether images have values from 0 to 1, judged by the mean (C, *space)."""
-    if likelihood == "gaussian":
-        return bool(mean.min() >= -_SLACK and mean.max() <= 1 + _SLACK)
-    return True
+    """Tell from the mean (C, *space) of a model whether its images have values from 0 to 1."""
+    kind = LIKELIHOODS[likelihood]
+    if kind.value_range == (0, 1):
+        return True
+    return kind.scales_integers and bool(mean.min() >= -_SLACK and mean.max() <= 1 + _SLACK)
 
 
 def _write_picture(path: Path, pixels: NDArray[Any]) -> None:

@@ -166,7 +166,7 @@ def _write_pictures(subject: Subject, folder: Path) -> list[Path]:
         "latents": scatter.figure,
         "objective": plots.plot_objective(model.objective_).figure,
     }
-    if model.likelihood == "bernoulli":  # label maps cannot say that a voxel is missing
+    if not model.image_format_.holds_labels:  # label maps cannot say that a voxel is missing
         figures["imputed"] = plots.plot_imputed(model, _half_hidden(images[list(shown)]))
     paths = []
     for name, figure in figures.items():

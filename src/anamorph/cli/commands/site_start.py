@@ -83,11 +83,12 @@ def start(
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.processes import run_site
     from anamorph.federation.nvflare.site_data import SiteData
+    from anamorph.likelihoods import DEFAULT
 
     with talking("site start", quiet, False) as messages:
         opened = open_kit(kit, as_site=True)
         given = ImageArguments(data, tissues, participants, resample, cache)
-        kind = chosen_likelihood(likelihood, labels, tissues) or "gaussian"
+        kind = chosen_likelihood(likelihood, labels, tissues) or DEFAULT
         found = given.find()
         lent = SiteData(
             files=[[str(path.resolve()) for path in group] for group in found.files],

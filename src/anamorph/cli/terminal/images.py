@@ -100,9 +100,11 @@ class ImageArguments:
 
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
         """Return images as a fitted model needs them."""
+        from anamorph.likelihoods import LIKELIHOODS
+
         wanted = model.image_format_
         was_tissues = (
-            wanted.likelihood == "categorical"
+            LIKELIHOODS[wanted.likelihood].holds_classes
             and wanted.channel_axis is not None
             and model.channel_axis is None
         )

@@ -46,11 +46,13 @@ def load_model(
 
 def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
     """Return how to write the images of a model."""
+    from anamorph.likelihoods import OF_CLASSES
     from anamorph.storage.outputs import ImageOutput, has_bounded_intensities
 
-    if probabilities and model.likelihood != "categorical":
+    if probabilities and not model.settings_.likelihood.holds_classes:
         raise typer.BadParameter(
-            f"the model is {model.likelihood}: only categorical ones have probabilities of classes",
+            f"the model is {model.likelihood}: only {OF_CLASSES} ones have probabilities of "
+            "classes",
             param_hint="--probabilities",
         )
     is_bounded = has_bounded_intensities(model.likelihood, model.mean_)

@@ -151,12 +151,15 @@ def chosen_likelihood(likelihood: str | None, labels: bool, tissues: bool) -> st
         return likelihood
     if labels and tissues:
         raise typer.BadParameter("images are label maps or tissue maps", param_hint="--labels")
-    if likelihood not in (None, "categorical"):
+    from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
+
+    chosen = likelihood or OF_CLASSES
+    if chosen not in LIKELIHOODS or not LIKELIHOODS[chosen].holds_classes:
         raise typer.BadParameter(
-            f"label maps and tissue maps are categorical, not {likelihood}",
+            f"label maps and tissue maps are {OF_CLASSES}, not {likelihood}",
             param_hint="--likelihood",
         )
-    return "categorical"
+    return chosen
 
 
 def _parsed(name: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from anamorph.images.errors import ImageError
@@ -12,8 +13,10 @@ from anamorph.images.readers.source import Source
 SUFFIXES = (*nifti.SUFFIXES, *pictures.SUFFIXES, *numpyfiles.SUFFIXES)
 
 
-def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
-    """Open an image file of any format, or raise an ImageError that says what is wrong with it.
+def open_image(
+    path: Path, channel_axis: int | None, *, as_labels: bool, is_scaled: bool = True
+) -> Source:
+    """Open an image file of any kind, or raise an ImageError that says what is wrong with it.
 
     Parameters
     ----------
@@ -23,6 +26,8 @@ def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
         files say whether they are in colour; NIfTI files always have channels last.
     as_labels : bool
         Whether the image is a label map.
+    is_scaled : bool
+        Whether integers stand for values from 0 to 1, by default. If not, they stay as they are.
 
     Returns
     -------
@@ -30,13 +35,17 @@ def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
     """
     suffix = suffix_of(path)
     if suffix in nifti.SUFFIXES:
-        return nifti.open_nifti(path, has_channels=channel_axis is not None)
-    if suffix in pictures.SUFFIXES:
-        return pictures.open_picture(path, as_labels=as_labels)
-    if suffix in numpyfiles.SUFFIXES:
-        return numpyfiles.open_array(path, channel_axis, as_labels=as_labels)
-    read_stamp(path)  # a missing file has another error
-    raise ImageError(f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out")
+        source = nifti.open_nifti(path, has_channels=channel_axis is not None)
+    elif suffix in pictures.SUFFIXES:
+        source = pictures.open_picture(path, as_labels=as_labels, is_scaled=is_scaled)
+    elif suffix in numpyfiles.SUFFIXES:
+        source = numpyfiles.open_array(path, channel_axis, is_scaled=is_scaled and not as_labels)
+    else:
+        read_stamp(path)  # a missing file has another error
+        raise ImageError(
+            f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out"
+        )
+    return source if is_scaled else replace(source, scale=None)
 
 
 def suffix_of(path: Path) -> str:

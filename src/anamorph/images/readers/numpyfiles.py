@@ -36,7 +36,7 @@ _DAMAGE = (
 )
 
 
-def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
+def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Source:
     """Open a file with one array.
 
     Parameters
@@ -44,8 +44,8 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
     path : Path
     channel_axis : int or None
         Axis of the stack of images that holds channels.
-    as_labels : bool
-        Whether integers are labels, not intensities.
+    is_scaled : bool
+        Whether integers stand for values from 0 to 1. Their type must then say which.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
         scale=scale_of(dtype),
         is_slow=is_compressed,
         stamp=stamp,
-        decode=partial(_decode, path, axis, as_labels),
+        decode=partial(_decode, path, axis, is_scaled),
     )
 
 
@@ -118,9 +118,9 @@ def _axis_of_channels(path: Path, shape: tuple[int, ...], channel_axis: int | No
     return channel_axis % n_axes - 1
 
 
-def _decode(path: Path, axis: int | None, as_labels: bool) -> NDArray[Any]:
+def _decode(path: Path, axis: int | None, is_scaled: bool) -> NDArray[Any]:
     with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, _):
         voxels: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
-    if not as_labels:
+    if is_scaled:
         check_range_is_known(path, voxels)
     return voxels if axis is None else np.moveaxis(voxels, axis, -1)

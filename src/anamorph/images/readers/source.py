@@ -14,6 +14,7 @@ from anamorph.images.arrays import SCALES
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid
 from anamorph.images.guard import format_shape, read_stamp
+from anamorph.likelihoods import OF_CLASSES
 
 
 @dataclass(frozen=True)
@@ -80,5 +81,5 @@ def check_range_is_known(path: Path, voxels: NDArray[Any]) -> None:
             return
         raise ImageError(
             f"{path} holds {voxels.dtype}, whose range says nothing about the values: convert it "
-            "to float32, uint8 or uint16, or use likelihood='categorical' for label maps"
+            f"to float32, uint8 or uint16, or use likelihood={OF_CLASSES!r} for label maps"
         )
