@@ -4,8 +4,8 @@ python -m benchmarks.walk
 
 Fits a model to a few tiny NIfTI files, writes the report on it, and lists every file whose
 functions are called on the way. A star marks files that voxels pass: a function in them takes or
-returns an array with as many numbers as an image has voxels. Both commands run once before, which leaves out
-imports and compilation.
+returns an array with as many numbers as an image has voxels. Both commands run once before, which
+leaves out imports and compilation.
 """
 
 from __future__ import annotations
