@@ -1,4 +1,4 @@
-"""Names of image files: what images are called, and which tissue maps belong together."""
+"""Names of image files: the reader of each suffix, names of images, matching tissue maps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,49 @@ from itertools import takewhile
 from pathlib import Path
 
 from anamorph.images.errors import ImageError
-from anamorph.images.readers.formats import stem_of
+from anamorph.images.guard import read_stamp
+from anamorph.images.readers import nifti, numpyfiles, pictures
+from anamorph.images.readers.source import Source
+
+SUFFIXES = (*nifti.SUFFIXES, *pictures.SUFFIXES, *numpyfiles.SUFFIXES)
+
+
+def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
+    """Open an image file of any format, or raise an ImageError that says what is wrong with it.
+
+    Parameters
+    ----------
+    path : Path
+    channel_axis : int or None
+        Axis of the stack of images that holds channels or classes. Ignored for pictures, whose
+        files say whether they are in colour; NIfTI files always have channels last.
+    as_labels : bool
+        Whether the image is a label map.
+
+    Returns
+    -------
+    Source
+    """
+    suffix = suffix_of(path)
+    if suffix in nifti.SUFFIXES:
+        return nifti.open_nifti(path, has_channels=channel_axis is not None)
+    if suffix in pictures.SUFFIXES:
+        return pictures.open_picture(path, as_labels=as_labels)
+    if suffix in numpyfiles.SUFFIXES:
+        return numpyfiles.open_array(path, channel_axis, as_labels=as_labels)
+    read_stamp(path)  # a missing file has another error
+    raise ImageError(f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out")
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of an image file in lower case, e.g. ".nii.gz"; "" if it is no image."""
+    name = path.name.lower()
+    return max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len, default="")
+
+
+def stem_of(path: Path) -> str:
+    """Return the name of an image file without its suffix."""
+    return path.name[: len(path.name) - len(suffix_of(path))]
 
 
 def identities_of(paths: Sequence[Path]) -> list[str]:
