@@ -38,6 +38,10 @@ TWINS = {
         "scale_and_add": "rows shared by threads, or one thread per place",
         "sum_products": "one sum per column, or one sum per thread",
     },
+    "likelihood_loops": {
+        "channel_loop": "the loop of one likelihood, with its formulas",
+        "class_loop": "the loop of one likelihood, with its formulas",
+    },
 }
 # The same for functions in files of different names.
 ELSEWHERE = {

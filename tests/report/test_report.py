@@ -192,7 +192,7 @@ def test_a_full_disk_leaves_the_old_report(grey, tmp_path, monkeypatch):
     def no_space(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("anamorph.report.write._sections", lambda *_: [])  # which take long
+    monkeypatch.setattr("anamorph.report.write._make_sections", lambda *_: [])  # which take long
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(OSError, match="No space left"):
         write_report(model, path)
@@ -202,7 +202,7 @@ def test_a_full_disk_leaves_the_old_report(grey, tmp_path, monkeypatch):
 
 def test_a_missing_folder_is_explained(grey, tmp_path):
     model, _ = grey
-    with pytest.raises(WriteError, match=r"does not exist: r.html has nowhere to go"):
+    with pytest.raises(WriteError, match=r"does not exist: create it, then write r.html"):
         write_report(model, tmp_path / "none" / "r.html")
 
 
@@ -216,13 +216,13 @@ def test_few_of_many_files_are_read(grey, tmp_path, monkeypatch):
     paths = [save_array(tmp_path / f"{n}.npy", image) for n, image in enumerate(images)]
     collection = model.open_files(paths)
     read = set()
-    load = FileImages._intensities
+    load = FileImages._read_intensities
 
     def spy(self, n):
         read.add(self.name(n))
         return load(self, n)
 
-    monkeypatch.setattr(FileImages, "_intensities", spy)
+    monkeypatch.setattr(FileImages, "_read_intensities", spy)
     examined = examine(model, collection, latents(), None)
     assert len(read) == 4
     assert examined.names == ["0", "4", "9", "13"]

@@ -24,7 +24,7 @@ from anamorph.images.cache import Cache
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Affine, Grid, slices_inside
 from anamorph.images.names import identities_of
-from anamorph.images.readers.formats import open_image, suffix_of
+from anamorph.images.readers import open_image, suffix_of
 from anamorph.images.readers.labels import as_labels, one_hot
 from anamorph.images.readers.resample import resample, resample_labels
 from anamorph.images.readers.source import Source

@@ -1,4 +1,4 @@
-"""Names of image files: what images are called, and which tissue maps belong together."""
+"""Names of image files: names of images, and which tissue maps belong together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from anamorph.images.errors import ImageError
-from anamorph.images.readers.formats import stem_of
+from anamorph.images.readers import stem_of
 
 
 def identities_of(paths: Sequence[Path]) -> list[str]:

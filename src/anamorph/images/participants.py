@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from anamorph.images.errors import TableError
 from anamorph.images.guard import short_reason
-from anamorph.images.readers.formats import stem_of
+from anamorph.images.readers import stem_of
 
 _ID = "participant_id"
 _MISSING = ("n/a", "")

@@ -105,7 +105,7 @@ def write_report(
     check_is_fitted(model, "mean_")
     path = Path(path)
     if not path.parent.is_dir():  # found before the work begins
-        raise WriteError(f"{path.parent} does not exist: {path.name} has nowhere to go")
+        raise WriteError(f"{path.parent} does not exist: create it, then write {path.name}")
     codes = _known_latents(model, images, latents)
     known = codes if images is None else images
     _check_count("names", names, known)

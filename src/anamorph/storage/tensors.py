@@ -45,7 +45,7 @@ def write_tensors(
     header = json.dumps({"kind": kind, "version": version, "facts": facts})
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     if not path.parent.is_dir():
-        raise ModelFileError(f"{path.parent} does not exist: {path.name} has nowhere to go")
+        raise ModelFileError(f"{path.parent} does not exist: create it, then write {path.name}")
     with replacing(path) as temporary:
         try:
             save_file(contiguous, temporary, metadata={_KEY: header})

@@ -210,7 +210,7 @@ def natural_order(path: Path) -> list[tuple[int, int | str]]:
 
 
 def _find_in_folder(folder: Path) -> list[Path]:
-    from anamorph.images.readers.formats import SUFFIXES, suffix_of
+    from anamorph.images.readers import SUFFIXES, suffix_of
 
     found = [path for path in folder.iterdir() if suffix_of(path) and not path.name.startswith(".")]
     if not found:
