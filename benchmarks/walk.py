@@ -14,6 +14,7 @@ import inspect
 import math
 import sys
 import tempfile
+import textwrap
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ N_IMAGES, SPACE = 6, (12, 14, 13)
 
 
 def main() -> None:
-    """Print the files in the order in which they are first entered, and how many they are."""
+    """Print the files in the order in which they are first entered, and their number."""
     with tempfile.TemporaryDirectory() as folder:
         images = write_images(Path(folder))
         model, report = f"{folder}/model.safetensors", f"{folder}/report.html"
@@ -44,16 +45,22 @@ def main() -> None:
         walks = [walk(command) for command in commands]
     seen: dict[str, bool] = {}
     for command, files in zip(commands, walks, strict=True):
-        print(f"anamorph {command[0]}: {describe_number(files)}")
+        print(f"anamorph {command[0]} enters {describe_number(files)}")
+        print_files({file: files[file] for file in files if file not in seen})
         for file, has_voxels in files.items():
-            print(f"  {'*' if has_voxels else ' '} {file}{'  (again)' * (file in seen)}")
             seen[file] = seen.get(file, False) or has_voxels
-    print(f"together: {describe_number(seen)}")
+    print(f"together {describe_number(seen)}")
+
+
+def print_files(files: dict[str, bool]) -> None:
+    """Print files in several to a line, with a star behind those that voxels pass."""
+    marked = [f"{file}{'*' * has_voxels}" for file, has_voxels in files.items()]
+    print(textwrap.fill("  ".join(marked), 98, initial_indent="  ", subsequent_indent="  "))
 
 
 def describe_number(files: dict[str, bool]) -> str:
     """Return in words how many files there are."""
-    return f"{len(files)} files, {sum(files.values())} of them with voxels"
+    return f"{len(files)} files; voxels pass {sum(files.values())} of them"
 
 
 def write_images(folder: Path) -> list[str]:
