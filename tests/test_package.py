@@ -37,6 +37,27 @@ def test_import_loads_nothing_heavy():
     assert not loaded & {"numba", "scipy", "sklearn", "matplotlib", "safetensors"}
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import anamorph.fitting, anamorph.model, anamorph.arrays",
+        "from typer.testing import CliRunner; from anamorph.cli.app import app; "
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0",
+    ],
+    ids=["packages", "help"],
+)
+def test_neither_packages_nor_help_load_numba(code):
+    loaded = set(run(f"import sys; {code}; print(*sys.modules)").stdout.split())
+    assert not loaded & {"numba", "sklearn", "cupy"}
+
+
+@pytest.mark.parametrize("package", ["arrays", "compare", "fitting", "model"])
+def test_packages_export_what_they_list(package):
+    """Names that are found when they are asked for are those that type checkers see."""
+    code = f"import anamorph.{package} as p; print(*(getattr(p, n).__class__ for n in p.__all__))"
+    assert run(code).stdout
+
+
 @pytest.mark.parametrize("name", ["ShapeAppearanceModel", "EvidenceClassifier"])
 def test_estimators_are_found_when_asked_for(name):
     code = f"import anamorph; print('{name}' in dir(anamorph)); print(anamorph.{name}.__name__)"

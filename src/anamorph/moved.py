@@ -28,22 +28,13 @@ MOVED: dict[str, tuple[str, ...]] = {
     "anamorph.encoding": ("anamorph",),
     "anamorph.presets": ("anamorph",),
     "anamorph.progress": ("anamorph", "anamorph.fitting.progress"),
-    "anamorph.federation.agent": ("anamorph.federation", "anamorph.federation.site.agent"),
-    "anamorph.federation.analysis": (
-        "anamorph.federation",
-        "anamorph.federation.coordinator.analysis",
-    ),
-    "anamorph.federation.errors": ("anamorph.federation", "anamorph.federation.protocol.errors"),
-    "anamorph.federation.fit": ("anamorph.federation", "anamorph.federation.coordinator.fit"),
-    "anamorph.federation.identity": (
-        "anamorph.federation",
-        "anamorph.federation.masking.identity",
-    ),
-    "anamorph.federation.policy": ("anamorph.federation", "anamorph.federation.site.policy"),
-    "anamorph.federation.transport": (
-        "anamorph.federation",
-        "anamorph.federation.protocol.transport",
-    ),
+    "anamorph.federation.agent": ("anamorph.federation",),
+    "anamorph.federation.analysis": ("anamorph.federation",),
+    "anamorph.federation.errors": ("anamorph.federation",),
+    "anamorph.federation.fit": ("anamorph.federation",),
+    "anamorph.federation.identity": ("anamorph.federation",),
+    "anamorph.federation.policy": ("anamorph.federation",),
+    "anamorph.federation.transport": ("anamorph.federation",),
 }
 #: Names of modules that are packages now.
 MOVED_NAMES: dict[str, dict[str, str]] = {

@@ -10,6 +10,7 @@ from anamorph import ShapeAppearanceModel
 from anamorph.arrays.batches import GpuPlan
 from anamorph.arrays.devices import chosen_device
 from anamorph.arrays.gpu_images import ImagesOnDevice
+from anamorph.compare import hide_boxes, score_hidden
 from anamorph.fitting.placement import plan_fit_on_gpu
 from anamorph.kernels.errors import DeviceError
 from tests import simulated
@@ -61,6 +62,18 @@ def test_fits_agree(gpu, monkeypatch, likelihood):
         lambda model: model.impute(images),
     ):
         assert np.allclose(use(there), use(here), atol=1e-3)
+
+
+def test_hidden_voxels_are_scored_on_the_gpu(gpu, monkeypatch):
+    monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)
+    scores = []
+    for device in ("cpu", "cuda"):
+        model = ShapeAppearanceModel(1, n_iter=1, n_steps=3, n_threads=1, device=device)
+        hidden = hide_boxes(blobs(4), model)
+        scores.append(score_hidden(model.fit(hidden), hidden))
+    for here, there in zip(*scores, strict=True):
+        assert isinstance(there, np.ndarray)
+        assert np.allclose(there, here, atol=1e-3)
 
 
 def test_what_is_fitted_is_in_memory(gpu, tmp_path):

@@ -17,12 +17,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.arrays.typing import Float64Array, IntArray
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection, open_images
 from anamorph.model.checks import checked_components
 from anamorph.model.encoding import Encoded
-
-Float64Array = NDArray[np.float64]
 
 CLASS_PRIORS = ("empirical", "uniform")
 
@@ -155,7 +154,7 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return P(k | f) of each image and class, (N, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
-    def _check_counts(self, counts: NDArray[np.intp]) -> None:
+    def _check_counts(self, counts: IntArray) -> None:
         if len(counts) < 2:
             raise ValueError(
                 f"y must have at least 2 classes, got one: all labels are {self.classes_[0]!s}"
@@ -170,7 +169,7 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "leave it out, or lower n_components"
                 )
 
-    def _log_prior(self, counts: NDArray[np.intp]) -> Float64Array:
+    def _log_prior(self, counts: IntArray) -> Float64Array:
         prior = self.class_prior
         if isinstance(prior, str):
             if prior not in CLASS_PRIORS:
@@ -199,7 +198,7 @@ def _checked_labels(y: ArrayLike, n_images: int) -> NDArray[Any]:
     return labels
 
 
-def _select(images: ArrayLike | Sequence[Any], which: NDArray[np.intp]) -> Any:
+def _select(images: ArrayLike | Sequence[Any], which: IntArray) -> Any:
     """Return some of the images, in the form in which they were given."""
     if isinstance(images, list | tuple):
         return [images[n] for n in which]

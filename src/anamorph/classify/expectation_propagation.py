@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.blas import dger
 from scipy.special import erfcx, log_ndtr
 from sklearn.exceptions import ConvergenceWarning
 
-Float64Array = NDArray[np.float64]
+from anamorph.arrays.typing import Float64Array
+
 Number = TypeVar("Number", float, Float64Array)
 
 MOST_SWEEPS = 200

@@ -21,10 +21,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y
 
+from anamorph.arrays.typing import Float64Array, IntArray
 from anamorph.classify.expectation_propagation import Posterior, infer
 from anamorph.kernels.threads import one_blas_thread
 
-Float64Array = NDArray[np.float64]
 Columns = slice | Sequence[int] | NDArray[np.integer]
 
 # Weights are looked for where the constant or a group has a variance of f from a millionth (it
@@ -169,7 +169,7 @@ def _most_likely_weights(
     return weights / units, posterior
 
 
-def _checked_groups(groups: Sequence[Columns] | None, n_features: int) -> list[NDArray[np.intp]]:
+def _checked_groups(groups: Sequence[Columns] | None, n_features: int) -> list[IntArray]:
     """Return the columns of every group."""
     if groups is None:
         return [np.arange(n_features)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-Float64Array = NDArray[np.float64]
+from anamorph.arrays.typing import Float64Array
 
 
 class NuisanceRemover(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -1,11 +1,11 @@
 """The same fit on the workers of a Dask cluster that share a file system.
 
-The images are split into partitions. A question of `fitting` becomes one task for each of them;
-parameters go from worker to worker, and answers are added pairwise where they are.
+Images are split into partitions. A question of a fit becomes one task for each of them; parameters
+go from worker to worker, and answers are added pairwise where they are.
 
-What a task leaves behind, the latents of its partition, goes to a shared folder under the number
-of the step, so that a task that is done again, by whomever, does the same again. All else that
-workers keep (opened images, warps, proposals) saves time, and may be lost with them at any moment.
+A task leaves the latents of its partition in a shared folder, under the number of the step: a task
+that is repeated, by whichever worker, does the same again. All else that workers keep (opened
+images, warps, proposals) saves time, and may be lost with them at any moment.
 """
 
 from anamorph.cluster.connection import connect

@@ -25,7 +25,7 @@ from anamorph.model.checks import check_integer
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
-# Questions after which workers have warps that an orthogonalisation leaves as they are.
+# After these questions workers have warps that stay valid through an orthogonalisation.
 _SHOOT_BEFORE_TURN = ("mean_derivatives", "keep_displacements")
 
 

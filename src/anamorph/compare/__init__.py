@@ -1,4 +1,4 @@
-"""Models and layouts compared on voxels that they have not seen."""
+"""Models and layouts compared by what they predict of voxels that they have not seen."""
 
 from anamorph.compare.layouts import (
     Comparison,

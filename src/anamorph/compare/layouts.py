@@ -1,7 +1,7 @@
 """Comparing models by what they predict of voxels that they never saw.
 
-A box of every image is set to missing, models are fitted to what is left, and what they predict in
-the boxes is held against the truth. The paper compares four layouts in this way: latents that
+A box of every image is set to missing, models are fitted to the rest, and their predictions in the
+boxes are compared with the truth. The paper compares four layouts in this way: latents that
 control shape and appearance together, separate latents for each, shape alone, appearance alone.
 """
 

@@ -8,92 +8,70 @@ nvflare/      the engine between computers: kits, certificates, jobs
 simulate.py   sites that all run in this process
 
 A sub-package imports only from those listed before it; `site` and `coordinator` do not import each
-other. All names but those of errors are imported when they are first used; only `nvflare/` imports
-NVFLARE.
+other. Only `nvflare/` imports NVFLARE.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anamorph.federation.protocol.errors import (
-    AnswerError,
-    ConsortiumError,
-    FederationError,
-    MessageError,
-    PolicyError,
-    RosterError,
-    SignatureError,
-    SiteFailure,
-    SitesLostError,
-    StaleStepError,
-    StorageError,
-    SumOverflowError,
-    TooFewImagesError,
-)
+from anamorph.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from anamorph.federation.coordinator.fit import FederatedResult, Terms, federated_fit
+    from anamorph.federation.coordinator.fit import FederatedResult as FederatedResult
+    from anamorph.federation.coordinator.fit import Terms as Terms
+    from anamorph.federation.coordinator.fit import federated_fit as federated_fit
+    from anamorph.federation.coordinator.statistics import GroupStatistics as GroupStatistics
     from anamorph.federation.coordinator.statistics import (
-        GroupStatistics,
-        federated_statistics,
-        write_statistics,
+        federated_statistics as federated_statistics,
     )
-    from anamorph.federation.protocol.identity import Identity
-    from anamorph.federation.protocol.transport import Replies, Transport
-    from anamorph.federation.simulate import LocalTransport, simulated_sites, split_images
-    from anamorph.federation.site.agent import SiteAgent
-    from anamorph.federation.site.policy import Policy
+    from anamorph.federation.coordinator.statistics import write_statistics as write_statistics
+    from anamorph.federation.protocol.errors import AnswerError as AnswerError
+    from anamorph.federation.protocol.errors import ConsortiumError as ConsortiumError
+    from anamorph.federation.protocol.errors import FederationError as FederationError
+    from anamorph.federation.protocol.errors import MessageError as MessageError
+    from anamorph.federation.protocol.errors import PolicyError as PolicyError
+    from anamorph.federation.protocol.errors import RosterError as RosterError
+    from anamorph.federation.protocol.errors import SignatureError as SignatureError
+    from anamorph.federation.protocol.errors import SiteFailure as SiteFailure
+    from anamorph.federation.protocol.errors import SitesLostError as SitesLostError
+    from anamorph.federation.protocol.errors import StaleStepError as StaleStepError
+    from anamorph.federation.protocol.errors import StorageError as StorageError
+    from anamorph.federation.protocol.errors import SumOverflowError as SumOverflowError
+    from anamorph.federation.protocol.errors import TooFewImagesError as TooFewImagesError
+    from anamorph.federation.protocol.identity import Identity as Identity
+    from anamorph.federation.protocol.transport import Replies as Replies
+    from anamorph.federation.protocol.transport import Transport as Transport
+    from anamorph.federation.simulate import LocalTransport as LocalTransport
+    from anamorph.federation.simulate import simulated_sites as simulated_sites
+    from anamorph.federation.simulate import split_images as split_images
+    from anamorph.federation.site.agent import SiteAgent as SiteAgent
+    from anamorph.federation.site.policy import Policy as Policy
 
-# Modules of the names that are imported when they are first used.
-_HOMES = {
-    "coordinator.fit": ("FederatedResult", "Terms", "federated_fit"),
-    "coordinator.statistics": ("GroupStatistics", "federated_statistics", "write_statistics"),
-    "protocol.identity": ("Identity",),
-    "protocol.transport": ("Replies", "Transport"),
-    "simulate": ("LocalTransport", "simulated_sites", "split_images"),
-    "site.agent": ("SiteAgent",),
-    "site.policy": ("Policy",),
-}
-
-__all__ = [
-    "AnswerError",
-    "ConsortiumError",
-    "FederatedResult",
-    "FederationError",
-    "GroupStatistics",
-    "Identity",
-    "LocalTransport",
-    "MessageError",
-    "Policy",
-    "PolicyError",
-    "Replies",
-    "RosterError",
-    "SignatureError",
-    "SiteAgent",
-    "SiteFailure",
-    "SitesLostError",
-    "StaleStepError",
-    "StorageError",
-    "SumOverflowError",
-    "Terms",
-    "TooFewImagesError",
-    "Transport",
-    "federated_fit",
-    "federated_statistics",
-    "simulated_sites",
-    "split_images",
-    "write_statistics",
-]
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "coordinator.fit": ["FederatedResult", "Terms", "federated_fit"],
+        "coordinator.statistics": ["GroupStatistics", "federated_statistics", "write_statistics"],
+        "protocol.errors": [
+            "AnswerError",
+            "ConsortiumError",
+            "FederationError",
+            "MessageError",
+            "PolicyError",
+            "RosterError",
+            "SignatureError",
+            "SiteFailure",
+            "SitesLostError",
+            "StaleStepError",
+            "StorageError",
+            "SumOverflowError",
+            "TooFewImagesError",
+        ],
+        "protocol.identity": ["Identity"],
+        "protocol.transport": ["Replies", "Transport"],
+        "simulate": ["LocalTransport", "simulated_sites", "split_images"],
+        "site.agent": ["SiteAgent"],
+        "site.policy": ["Policy"],
+    },
+)

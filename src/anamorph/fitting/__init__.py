@@ -1,1 +1,1 @@
-"""Algorithm 1 of the paper: EM that sees the images only as sums over them."""
+"""Algorithm 1 on sums over images: sites answer questions, and a fit sees nothing else."""

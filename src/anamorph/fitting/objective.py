@@ -1,4 +1,4 @@
-"""What must not fall during a fit, and what is shown to people: the one definition of both.
+"""The joint log-probability that no step may lower, and the objective that people see.
 
 **Within an iteration** A is fixed, and every step leaves the joint log-probability F no lower:
 
@@ -20,16 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.latents import WishartPosterior, wishart_part
-
-Float64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LatentSums:
-    """Sums over images of what the objective needs to know of their latents.
+    """Sums over images that the objective needs to know of their latents.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Penalties at work: energies of the mean and the bases, and their Gauss-Newton directions.
 
-Updates have the form w - (H + weight L)^-1 (g + weight L w), with L the penalty of the mean, of the
-appearance basis or of the shape basis.
+Updates of the M-step have the form w <- w - (H + weight L)^-1 (g + weight L w), with L the penalty
+of the mean, of the appearance basis or of the shape basis.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.arrays.namespaces import beside, is_on_device, to_host
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.fitting.sums import Sums
 from anamorph.geometry import momentum
 from anamorph.geometry.operators import field_momentum
@@ -21,13 +21,11 @@ from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 from anamorph.solvers import solve_field, solve_velocity
 
-Array = NDArray[np.floating]
-Float64Array = NDArray[np.float64]
 BasisName = Literal["shape", "appearance"]
 
 TOLERANCE = 1e-3
 _BLOCK_BYTES = 2**30  # of Hessians that are sent to a GPU at a time
-_NUMBERS_AT_A_TIME = 2**17  # of each column of a basis that are in float64
+_NUMBERS_AT_A_TIME = 2**17  # of each column of a basis that are converted to float64
 
 
 class Regularisation:
@@ -58,7 +56,7 @@ class Regularisation:
 
     def basis_direction(
         self, name: BasisName, basis: Array, derivatives: Sums, weights: Float64Array
-    ) -> NDArray[np.float32]:
+    ) -> Float32Array:
         """Return (H_kk + weights_kk L)^-1 (g_k + sum_j weights_kj L w_j) for all columns k.
 
         Parameters
@@ -74,7 +72,7 @@ class Regularisation:
         factors = beside(basis, weights, np.float32)
         solve = solve_velocity if name == "shape" else solve_field
         gradients, hessians = derivatives["gradient"], derivatives["hessian"]
-        # Sums that are in files are too large for memory, and so is what comes of them.
+        # Sums that are in files are too large for memory, and so is the direction.
         direction = empty_mapped(basis.shape) if is_mapped(hessians) else np.empty_like(basis)
         for some in _columns_at_a_time(basis, hessians):
             mixed = self._momenta(name, np.tensordot(factors[some], basis, axes=1))
@@ -148,7 +146,7 @@ class Regularisation:
 
 
 def _columns_at_a_time(basis: Array, hessian: Array) -> list[slice]:
-    """Return all columns of a basis, or some at a time: sums may not fit on a GPU, or in memory."""
+    """Return all columns of a basis, or some at a time if sums do not fit on a GPU or in memory."""
     if is_on_device(basis) == is_on_device(hessian):
         return list(blocks_of(hessian)) if is_mapped(hessian) else [slice(None)]
     most = max(1, _BLOCK_BYTES // (4 * math.prod(hessian.shape[1:])))

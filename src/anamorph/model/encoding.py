@@ -1,7 +1,8 @@
-"""Updating latent variables: Gauss-Newton on ln p(f | z) - z'Pz/2, image by image.
+"""Updating latent variables (Algorithm 7): Gauss-Newton on ln p(f | z) - z'Pz/2, image by image.
 
-One step has two halves, since others may have to agree in between: `propose` finds the step from
-the derivatives at z, `improve` halves it, image by image, until it does not make things worse.
+One step has two halves: `propose` finds the step from the derivatives at z, `improve` halves it,
+image by image, until it does not make things worse. In a fit, sites propose while they answer one
+question, and improve when they answer the next.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SHOOTINGS_PER_HEAT = 16
 
 @dataclass
 class Encoding:
-    """What is known of some images under a model.
+    """Latents of some images under a model, with the warps and log-likelihoods they give.
 
     Attributes
     ----------
@@ -182,10 +183,25 @@ def encode(
 ) -> Encoded:
     """Find the most probable latents of images (N, C, *space).
 
-    An image is left alone when a step gains less than `tolerance` nats, or when the next one
-    might shoot it more often than `max_shootings`. Each starts from the mean and from its best
-    guess, and goes on from where it stands better after some shootings, unless latents (N, K) to
-    start from are given.
+    An image is finished when a step gains less than `tolerance` nats, or when the next one might
+    shoot it more often than `max_shootings`. Each image starts both from the mean and from its
+    best guess, and continues from the better of the two after some shootings.
+
+    Parameters
+    ----------
+    generator : Generator
+    images : (N, C, *space)
+        f, NaN where missing.
+    max_shootings : int
+        Per image, 60 by default.
+    tolerance : float
+        In nats, 3e-3 by default.
+    start : (N, K), optional
+        Latents to start from, instead of the mean and the best guess.
+
+    Returns
+    -------
+    Encoded
     """
     has_guesses = start is None and len(generator.guesses.latents) > 1
     if start is None:
@@ -195,9 +211,9 @@ def encode(
     if has_guesses:
         other = _Descent.at(generator, best_guesses(generator, images))
         for heat in (descent, other):
-            heat.go_on(generator, images, _SHOOTINGS_PER_HEAT, tolerance)
+            heat.take_steps(generator, images, _SHOOTINGS_PER_HEAT, tolerance)
         descent.take_better(generator, other)
-    descent.go_on(generator, images, max_shootings, tolerance)
+    descent.take_steps(generator, images, max_shootings, tolerance)
     final = propose(generator, images, descent.latents, descent.displacement)
     log_evidence = (
         final.log_likelihood
@@ -241,13 +257,13 @@ class _Descent:
             xp.zeros(number, bool),
         )
 
-    def go_on(
+    def take_steps(
         self, generator: Generator, images: Array, max_shootings: int, tolerance: float
     ) -> None:
         """Take steps while they gain more than `tolerance` nats and `max_shootings` allow it."""
         while True:
-            may_go_on = self.n_shootings + _MOST_SHOOTINGS_PER_STEP <= max_shootings
-            active = np.flatnonzero(~self.is_done & may_go_on)
+            may_continue = self.n_shootings + _MOST_SHOOTINGS_PER_STEP <= max_shootings
+            active = np.flatnonzero(~self.is_done & may_continue)
             if not len(active):
                 return
             some, latents = images[active], self.latents[active]
@@ -266,7 +282,7 @@ class _Descent:
             self.is_done[active] = ~improved | (after - before <= tolerance)
 
     def take_better(self, generator: Generator, other: _Descent) -> None:
-        """Go on from where `other` stands if it stands better there, image by image."""
+        """Continue from where another descent is, for each image that is better there."""
         mine = self.log_likelihood + generator.log_prior(self.latents)
         better = np.flatnonzero(other.log_likelihood + generator.log_prior(other.latents) > mine)
         self.latents[better] = other.latents[better]

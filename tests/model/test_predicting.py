@@ -1,0 +1,77 @@
+"""Predictions stay within the memory budget, and do not depend on it."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from anamorph import ShapeAppearanceModel
+from anamorph.model.generator import Generator, working_bytes
+from anamorph.model.predicting import Predictor, planner_in_memory
+from tests import simulated
+
+N_IMAGES = 24
+OVERHEAD = 4 * 10**6  # of Python and its threads, as large as the work on 1.5 images
+
+
+@pytest.fixture(scope="module")
+def problem():
+    settings, parameters, latents, images = simulated.random_problem(
+        "gaussian", n_images=N_IMAGES, space=(160, 128)
+    )
+    generator = Generator(settings, parameters)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("anamorph.model.generator._MOST_GUESSES", 3)
+        assert len(generator.guesses.latents) == 3  # kept with the model, like its parameters
+    return generator, latents, simulated.Stack(images)
+
+
+def predictions(predictor, latents, images):
+    """Return ways to use a predictor, each with what its result takes."""
+    return {
+        "encode": lambda: predictor.encode(images).latents,
+        "expected_images": lambda: predictor.expected_images(latents),
+        "log_likelihood": lambda: predictor.log_likelihood(images, latents),
+        "displacement": lambda: predictor.displacement(latents),
+        "impute": lambda: predictor.impute(images),
+    }
+
+
+@pytest.mark.parametrize("name", list(predictions(None, None, None)))
+@pytest.mark.parametrize(("n_at_once", "n_threads"), [(1, 2), (4, 1), (4, 2)])
+def test_memory_stays_within_the_budget(problem, name, n_at_once, n_threads):
+    generator, latents, images = problem
+    budget = n_at_once * working_bytes(generator.settings)
+    predict = predictions(Predictor(generator, "cpu", n_threads, budget), latents, images)[name]
+    tracemalloc.start()
+    result = predict()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= budget + result.nbytes + OVERHEAD
+
+
+@pytest.mark.parametrize("name", list(predictions(None, None, None)))
+def test_the_budget_does_not_change_predictions(problem, name):
+    generator, latents, images = problem
+    one, all_ = (
+        predictions(Predictor(generator, "cpu", 1, budget), latents, images)[name]()
+        for budget in (1, None)
+    )
+    tolerance = 1e-2 if name in ("encode", "impute") else 1e-4  # iterations amplify rounding
+    scale = np.abs(all_).max()
+    assert np.abs(one - all_).max() < tolerance * scale
+
+
+def test_a_model_passes_its_budget_on(monkeypatch):
+    used = []
+
+    def note(settings, budget):
+        used.append(budget)
+        return planner_in_memory(settings, budget)
+
+    monkeypatch.setattr("anamorph.model.predicting.planner_in_memory", note)
+    images = np.random.default_rng(0).random((6, 8, 8))
+    model = ShapeAppearanceModel(1, n_iter=1, memory_budget=12345, n_threads=1).fit(images)
+    model.transform(images)
+    model.sample(2)
+    assert used == [12345, 12345]
