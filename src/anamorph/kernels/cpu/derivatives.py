@@ -91,7 +91,8 @@ def shape_derivatives(
                 for i in range(n_dims):
                     d_i = gradients[n, c, i, first:last]
                     _add_gradient(g_v[n, i, first:last], g[n, c, first:last], d_i)
-                    for j in range(i, n_dims):
+                    _add_curvature(h_v[n, i, first:last], w, d_i, d_i)
+                    for j in range(i + 1, n_dims):
                         out = h_v[n, packed_place(i, j, n_dims), first:last]
                         _add_curvature(out, w, d_i, gradients[n, c, j, first:last])
             if h.shape[1] > n_channels:
@@ -119,7 +120,8 @@ def _add_mixed_channels(gradients: Array, h: Array, h_v: Array, first: int, last
             weight = h[packed_place(b, c, n_channels), first:last]
             for i in range(n_dims):
                 b_i, c_i = gradients[b, i, first:last], gradients[c, i, first:last]
-                for j in range(i, n_dims):
+                _add_mixed_curvature(h_v[i, first:last], weight, b_i, c_i, b_i, c_i)
+                for j in range(i + 1, n_dims):
                     b_j, c_j = gradients[b, j, first:last], gradients[c, j, first:last]
                     out = h_v[packed_place(i, j, n_dims), first:last]
                     _add_mixed_curvature(out, weight, b_i, c_i, b_j, c_j)

@@ -154,7 +154,7 @@ def transposed_jacobian_step(
     out_j = momentum_j + scale sum_i (d_j velocity_i) momentum_i, with central differences;
     momentum, velocity, out : (d, flat); shifts : (d,), to the next voxel along each axis.
     """
-    one = out.dtype.type(1)
+    one, half = out.dtype.type(1), scale * out.dtype.type(0.5)
     for first in range(start, stop, _PIECE):
         last = min(first + _PIECE, stop)
         for j in range(shifts.size):
@@ -164,7 +164,7 @@ def transposed_jacobian_step(
             for i in range(shifts.size):
                 _add_derivative(
                     product,
-                    scale,
+                    half,
                     velocity[i, first - shift : last - shift],
                     velocity[i, first + shift : last + shift],
                     momentum[i, first:last],
@@ -172,6 +172,6 @@ def transposed_jacobian_step(
 
 
 @per_voxel
-def _add_derivative(out: Array, scale: float, before: Array, after: Array, factor: Array) -> None:
+def _add_derivative(out: Array, half: float, before: Array, after: Array, factor: Array) -> None:
     for r in range(out.size):
-        out[r] = turned(out[r], scale, twice_derivative(before[r], after[r], factor[r]))
+        out[r] = turned(out[r], half, twice_derivative(before[r], after[r], factor[r]))

@@ -28,7 +28,7 @@ from anamorph.kernels.cuda.places import (
 from anamorph.kernels.cuda.warps import find_corners, interpolate_2d, interpolate_3d, push_voxel
 from anamorph.kernels.formulas.steps import neighbour_weight, turned, twice_derivative
 
-_ZERO, _ONE = np.float32(0), np.float32(1)
+_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 
 @device_kernel
@@ -67,7 +67,7 @@ def transposed_jacobian_step(momentum, velocity, scale, out, n_images, shape, n_
     n, voxel = divided_quickly(cuda.grid(1), n_voxels)
     if n >= n_images:
         return
-    size, n_axes = read_length(n_voxels), len(shape)
+    size, n_axes, half = read_length(n_voxels), len(shape), _HALF * scale
     nx, ny = read_length(shape[n_axes - 1]), read_length(shape[n_axes - 2])
     first = multiplied(n, multiplied(n_axes, size))
     place = added(first, voxel)
@@ -79,14 +79,14 @@ def transposed_jacobian_step(momentum, velocity, scale, out, n_images, shape, n_
     along_x = _sum_twice_derivatives(velocity, first, size, u, left, right, n_axes)
     along_y = _sum_twice_derivatives(velocity, first, size, u, upper, lower, n_axes)
     if n_axes == 2:
-        out[shifted(place, 0)] = turned(u[0], scale, along_y)
-        out[shifted(last, 0)] = turned(u[1], scale, along_x)
+        out[shifted(place, 0)] = turned(u[0], half, along_y)
+        out[shifted(last, 0)] = turned(u[1], half, along_x)
     else:
         front, back = find_neighbours(voxel, z, multiplied(nx, ny), read_length(shape[0]))
         along_z = _sum_twice_derivatives(velocity, first, size, u, front, back, n_axes)
-        out[shifted(place, 0)] = turned(u[0], scale, along_z)
-        out[shifted(place, size)] = turned(u[1], scale, along_y)
-        out[shifted(last, 0)] = turned(u[2], scale, along_x)
+        out[shifted(place, 0)] = turned(u[0], half, along_z)
+        out[shifted(place, size)] = turned(u[1], half, along_y)
+        out[shifted(last, 0)] = turned(u[2], half, along_x)
 
 
 @device_kernel

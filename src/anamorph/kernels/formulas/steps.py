@@ -35,9 +35,10 @@ def twice_derivative(before: float, after: float, momentum: float) -> float:
 
 
 @formula
-def turned(momentum: float, scale: float, twice_sum: float) -> float:
+def turned(momentum: float, half_scale: float, twice_sum: float) -> float:
     """Return u_j + scale sum_i (d_j v_i) u_i: component j of D(id + scale v)' u.
 
-    `twice_sum` is the sum over i of `twice_derivative`, or part of it.
+    `twice_sum` is the sum over i of `twice_derivative`, or part of it; `half_scale` makes up for
+    the factor.
     """
-    return momentum + type(momentum)(0.5) * scale * twice_sum
+    return momentum + half_scale * twice_sum
