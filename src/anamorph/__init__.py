@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anamorph.classify.evidence import EvidenceClassifier
     from anamorph.estimator import ShapeAppearanceModel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["EvidenceClassifier", "ShapeAppearanceModel", "__version__"]
 
 # Estimators, and Numba with them, are imported when they are first asked for.
