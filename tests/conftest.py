@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,17 @@ settings.load_profile("anamorph")
 # Where tests run in the background, they would ignore Ctrl-C, as would all processes they start;
 # stopped by it, they tell what has failed so far.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Windows has none of the signals, limits and forks by which these tests kill and starve processes.
+if sys.platform == "win32":
+    collect_ignore = [
+        "cli/test_process.py",
+        "cli/test_stopping.py",
+        "cluster",
+        "federation/nvflare",
+        "federation/test_killed.py",
+        "images/test_fuzz.py",
+    ]
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from anamorph.kernels.threads import available_threads
+
 ROOT = Path(__file__).parents[2]
 COMMIT_VARIABLE = "ANAMORPH_COMMIT"
 
@@ -54,7 +56,7 @@ def present_commit() -> str:
 
 def present_machine(device: str, n_threads: int | None) -> str:
     """Return the model of the processor, how many cores and threads are used, and the device."""
-    n_cores = len(os.sched_getaffinity(0))
+    n_cores = available_threads()
     words = f"{_processor_model()}, {n_cores} cores, {n_threads or n_cores} threads"
     if device == "cpu":
         return words

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anamorph.report import write_report as write_report
     from anamorph.storage import Origin as Origin
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,

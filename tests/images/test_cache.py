@@ -120,6 +120,7 @@ def test_a_copy_for_another_process_decodes_by_itself(tmp_path, decodings):
     assert decodings == 2 * paths
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_does_not_write_where_its_parent_does(tmp_path):
     images = FileImages(volumes(tmp_path))

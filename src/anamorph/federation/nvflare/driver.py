@@ -8,14 +8,14 @@ job), the next job continues; if this process dies, the same command resumes.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from anamorph.federation.nvflare.job import Ending, Job, Watch
 from anamorph.federation.nvflare.kit import Kit
@@ -23,6 +23,11 @@ from anamorph.federation.nvflare.processes import end_coordinator, start_coordin
 from anamorph.federation.nvflare.request import FitRequest, StatisticsRequest, write_request
 from anamorph.federation.nvflare.session import Session, SessionError
 from anamorph.federation.protocol.errors import ConsortiumError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 _POLL = 0.3  # seconds between checks of which sites are connected
 _SERVER_START = 60.0
@@ -180,11 +185,19 @@ class Driver:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Lock a file, or raise a ConsortiumError if another command uses the same kit."""
-    with path.open("w") as file:
+    with path.open("wb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _lock(file)
+        except (BlockingIOError, PermissionError):
             raise ConsortiumError(
                 f"{path.parent.parent} is in use: wait until the other command with it is done"
             ) from None
         yield
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file until it is closed; fail at once where another process has locked it."""
+    if sys.platform == "win32":
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
