@@ -24,7 +24,7 @@ def categorical(appearance, images, precision):
 
 
 def poisson(appearance, images, precision):
-    clipped = np.clip(appearance, -30, 30)
+    clipped = np.clip(appearance, -20, 20)
     return images * clipped - np.exp(clipped) - gammaln(images + 1)
 
 

@@ -15,8 +15,11 @@ from anamorph.kernels.compile import formula
 from anamorph.likelihoods.base import Array
 from anamorph.likelihoods.independent import IndependentChannels
 
-_MOST = np.float32(30)  # |a'| beyond which rates do not change
+_MOST = np.float32(20)  # |a'| beyond which rates do not change
 _LOADING = np.float32(1e-6)
+# H is at least this share of f: a Gauss-Newton step from a rate far below f would overshoot by far,
+# and so moves a' by 8 at most. It matters only where f is more than 8 times its rate.
+_LEAST_SHARE = np.float32(1 / 8)
 _START_LOADING = 1e-3
 _BIAS, _MANTISSA = np.int32(127), np.int32(23)  # of float32
 _LN2, _SQRT2 = np.log(2.0), np.sqrt(2.0)
@@ -24,7 +27,7 @@ _HALF_LN_2PI = np.log(2 * np.pi) / 2
 
 
 # Where counts are large, terms of thousands cancel in ln p(f | a'), and a fit judges its steps by
-# what is left: that takes float64. Series, since library functions would keep loops scalar.
+# what is left: that takes float64. Series, since calls of a library would keep loops scalar.
 
 
 @formula
@@ -35,7 +38,7 @@ def _power_of_two(n: int) -> float:
 
 @formula
 def _exp(x: float) -> float:
-    """Return exp(x) to 1e-11, |x| <= 30: exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, by series."""
+    """Return exp(x) to 1e-11, |x| <= 20: exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, by series."""
     n = np.int32(x / _LN2 + (0.5 if x > 0 else -0.5))
     r = x - np.float64(n) * _LN2
     series = ((r / 9 + 1) * r / 8 + 1) * r / 7 + 1
@@ -46,7 +49,7 @@ def _exp(x: float) -> float:
 
 @formula
 def _log(y: float) -> float:
-    """Return ln(y) to 2e-10, 1 <= y < 1e38: y = 2^n m, ln m = ln(2) / 2 + 2 artanh(s)."""
+    """Return ln(y) to 2e-10, 1 <= y < 1e38: y = 2^n m, ln m = ln(2)/2 + 2 artanh(s), by series."""
     n = (np.int32(np.float32(y).view(np.int32)) >> _MANTISSA) - _BIAS
     m = y * _power_of_two(-n)
     s = (m - _SQRT2) / (m + _SQRT2)  # |s| < 0.172
@@ -73,9 +76,11 @@ class Poisson(IndependentChannels):
     name = "poisson"
     brief = "counts"
     description = "counts, such as those of photons"
+    # A voxel tells as much as its rate: these suit rates of about 1 to 20, and those of hundreds
+    # want as many times larger weights.
     default_penalties: ClassVar = {
-        "shape": (0.0002, 0.002, 0.2, 0.02, 0.02),
-        "appearance": (0.0002, 0.02, 0.0),
+        "shape": (0.001, 0.01, 1.0, 0.1, 0.1),
+        "appearance": (0.001, 0.1, 0.0),
         "mean": (1e-6, 1e-4, 1e-4),
     }
     shape_loading = 1e-4
@@ -91,7 +96,8 @@ class Poisson(IndependentChannels):
         clipped = np.float64(min(max(np.float32(a), -_MOST), _MOST))
         exact = _exp(clipped)
         rate = np.float32(exact)
-        return f * clipped - exact - log_factorial(f), rate - f, rate + _LOADING
+        curvature = max(rate, _LEAST_SHARE * np.float32(f)) + _LOADING
+        return f * clipped - exact - log_factorial(f), rate - f, curvature
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         expected: Array = np.exp(np.clip(appearance, -_MOST, _MOST))

@@ -1,0 +1,156 @@
+"""Models of every likelihood, small: fitted, used, saved and loaded alike."""
+
+import numpy as np
+import pytest
+
+from anamorph import ShapeAppearanceModel
+from anamorph.images.errors import ImageError
+from anamorph.images.files import FileImages
+from anamorph.likelihoods import LIKELIHOODS
+from tests import simulated
+
+N_IMAGES = 14
+
+
+@pytest.fixture(scope="module", params=list(LIKELIHOODS))
+def fitted(request):
+    """Return a model and the images, with channels last, that it was fitted to."""
+    *_, images = simulated.random_problem(
+        request.param, n_images=N_IMAGES, missing=0.0, space=(10, 8)
+    )
+    images = np.moveaxis(images, 1, -1)
+    model = ShapeAppearanceModel(
+        2,
+        likelihood=request.param,
+        channel_axis=-1,
+        n_iter=4,
+        shape_penalty=(0.01, 0.1, 1.0, 0.1, 0.1),
+        appearance_penalty=(0.1, 0.2, 0.1),
+        mean_penalty=(1e-3, 1e-2, 1e-2),
+    )
+    return model.fit(images), images
+
+
+def test_the_objective_rises(fitted):
+    model, _ = fitted
+    assert (np.diff(model.objective_) > 0).all()
+
+
+def test_encoded_images_are_more_probable_than_the_mean(fitted):
+    model, images = fitted
+    latents = model.transform(images)
+    assert (model.log_likelihood(images, latents) > model.log_likelihood(images, 0 * latents)).all()
+
+
+def test_expected_and_drawn_images_have_values_of_the_likelihood(fitted):
+    model, images = fitted
+    kind = LIKELIHOODS[model.likelihood]
+    expected, latents = model.sample(5, random_state=3)
+    drawn, same = model.sample(5, random_state=3, noise=True)
+    assert np.array_equal(latents, same)
+    assert drawn.shape == expected.shape == (5, *images.shape[1:])
+    for values in (expected, drawn):
+        assert kind.accepts(values.min(), values.max(), slack=1e-6)
+    assert not np.array_equal(expected, drawn)
+    if kind.holds_classes:
+        assert np.array_equal(drawn.sum(axis=-1), np.ones((5, 10, 8)))
+    drawn_again, _ = model.sample(5, random_state=3, noise=True)
+    assert np.array_equal(drawn, drawn_again)
+
+
+def test_missing_voxels_are_filled_with_what_is_expected_there(fitted):
+    model, images = fitted
+    holes = images.copy()
+    holes[:, 2:5, 3:6] = np.nan
+    filled = model.impute(holes)
+    observed = ~np.isnan(holes)
+    assert np.array_equal(filled[observed], holes[observed])
+    expected = model.inverse_transform(model.transform(holes))
+    assert np.allclose(filled[~observed], expected[~observed], rtol=1e-5, atol=1e-6)
+
+
+def test_a_saved_model_is_the_same(fitted, tmp_path):
+    model, images = fitted
+    model.save(tmp_path / "model.safetensors")
+    again = ShapeAppearanceModel.load(tmp_path / "model.safetensors")
+    assert np.array_equal(again.score_samples(images), model.score_samples(images))
+
+
+# ---- counts are what they are, in arrays and in files of any type
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return np.random.default_rng(0).poisson(5.0, (6, 9, 8))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int64", "float32"])
+def test_counts_in_arrays_are_not_scaled(counts, dtype):
+    objectives = [
+        ShapeAppearanceModel(1, likelihood="poisson", n_iter=1).fit(images).objective_
+        for images in (counts.astype(dtype), counts.astype(np.float64))
+    ]
+    assert objectives[0] == objectives[1]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "float32"])
+def test_counts_in_arrays_on_disk_are_not_scaled(counts, dtype, tmp_path):
+    for n, image in enumerate(counts):
+        np.save(tmp_path / f"{n}.npy", image.astype(dtype))
+    images = FileImages(sorted(tmp_path.glob("*.npy")), "poisson")
+    images.check(for_fit=True)
+    assert np.array_equal(images.read(slice(None))[:, 0], counts)
+
+
+def test_cached_counts_are_not_taken_for_intensities_later(counts, tmp_path):
+    for n, image in enumerate(counts):
+        np.savez_compressed(tmp_path / f"{n}.npz", image.astype(np.int32))
+    files = sorted(tmp_path.glob("*.npz"))
+    images = FileImages(files, "poisson", cache=tmp_path / "cache")
+    assert np.array_equal(images.read(slice(None))[:, 0], counts)
+    with pytest.raises(ImageError, match="int32, whose range says nothing"):
+        FileImages(files, "gaussian", cache=tmp_path / "cache").read(slice(None))
+
+
+@pytest.mark.parametrize("mode", ["uint8", "uint16"])
+def test_counts_in_pictures_are_not_scaled(counts, mode, tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    for n, image in enumerate(counts):
+        pillow.fromarray(image.astype(mode)).save(tmp_path / f"{n}.png")
+    images = FileImages(sorted(tmp_path.glob("*.png")), "poisson")
+    assert np.array_equal(images.read(slice(None))[:, 0], counts)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_counts_in_volumes_are_not_scaled(counts, dtype, tmp_path):
+    nibabel = pytest.importorskip("nibabel")
+    for n, image in enumerate(counts):
+        volume = nibabel.Nifti1Image(image[..., None].astype(dtype), np.eye(4))
+        nibabel.save(volume, tmp_path / f"{n}.nii.gz")
+    images = FileImages(sorted(tmp_path.glob("*.nii.gz")), "poisson")
+    assert np.array_equal(images.read(slice(None))[:, 0], counts)
+
+
+def test_negative_counts_are_refused(counts, tmp_path):
+    words = "values of 0 or more.*set negative ones to 0 or NaN, or use likelihood='gaussian'"
+    with pytest.raises(ImageError, match=f"poisson images must have {words}"):
+        ShapeAppearanceModel(1, likelihood="poisson").fit(counts - 3.0)
+    for n, image in enumerate(counts):
+        np.save(tmp_path / f"{n}.npy", (image - 3).astype(np.float32))
+    with pytest.raises(ImageError, match=f"poisson images have {words}"):
+        FileImages(sorted(tmp_path.glob("*.npy")), "poisson").check(for_fit=True)
+
+
+@pytest.mark.parametrize("most", [3.0, 300.0, 30_000.0])
+def test_steps_that_overshoot_are_held_back_for_counts_of_any_size(most):
+    """From rates of 0.01 to some thousands: the objective rises, and nothing blows up."""
+    generator = np.random.default_rng(0)
+    x, y = np.indices((14, 12)) - 6
+    centres = generator.normal(0, 2, (2, 16, 1, 1))
+    rates = 0.01 + most * np.exp(-((x - centres[0]) ** 2 + (y - centres[1]) ** 2) / 6)
+    model = ShapeAppearanceModel(3, likelihood="poisson", n_iter=6)
+    model.fit(generator.poisson(rates))
+    assert (np.diff(model.objective_) > 0).all()
+    expected = model.inverse_transform(model.latents_)
+    mean = rates.mean(axis=0)
+    assert np.mean((expected**0.5 - rates**0.5) ** 2) < np.mean((mean**0.5 - rates**0.5) ** 2)
