@@ -101,6 +101,24 @@ def test_the_default_comes_first_and_help_names_all():
         assert f"{name} ({likelihood.brief}" in text
 
 
+@pytest.mark.parametrize("name", list(LIKELIHOODS))
+def test_the_documentation_knows_it_and_its_defaults(name):
+    docs = PACKAGE.parents[1] / "docs"
+    assert f"| {name} |" in (docs / "model.md").read_text().lower()
+    settings = (docs / "settings.md").read_text()
+    assert f'`"{name}"`' in settings
+    table = [
+        [cell.strip() for cell in line.strip("| \n").split("|")]
+        for line in settings.partition("## Penalties")[2].partition("### ")[0].splitlines()
+        if line.startswith("|")
+    ]
+    (column,) = (n for n, names in enumerate(table[0], 1) if name in names.split(", "))
+    for row in table[2:]:
+        part = row[0].strip("`").removesuffix("_penalty")
+        weights = tuple(float(weight) for weight in row[column].split(","))
+        assert weights == LIKELIHOODS[name].default_penalties[part]
+
+
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     (tmp_path / "toy.py").write_text(TOY)
