@@ -96,7 +96,7 @@ def test_methods_are_pinned():
 
     assert arguments("fit") == ["self", "X", "y", "start", "checkpoint", "callback"]
     assert arguments("inverse_transform") == ["self", "Z", "part"]
-    assert arguments("sample")[1:] == ["n_samples", "random_state"]
+    assert arguments("sample")[1:] == ["n_samples", "random_state", "noise"]
     for name in ("transform", "impute", "score_samples"):
         assert arguments(name) == ["self", "X"]
     assert arguments("score") == ["self", "X", "y"]
@@ -634,7 +634,7 @@ def test_a_checkpoint_is_no_model(tmp_path):
         ({"latents": "separate", "n_components": (6, 5)}, "at most the number of images less one"),
         ({"latents": "separate", "n_components": (0, 2)}, "n_components must be an integer >= 1"),
         ({"latents": "nonsense"}, "latents must be one of .* got 'nonsense'"),
-        ({"likelihood": "poisson"}, "likelihood must be one of .* got 'poisson'"),
+        ({"likelihood": "student"}, "likelihood must be one of .* got 'student'"),
         ({"device": "tpu"}, "device must be one of .* got 'tpu'"),
         ({"n_iter": -1}, "n_iter must be an integer >= 0, got -1"),
         ({"n_iter": 1.5}, "n_iter must be an integer"),

@@ -112,7 +112,7 @@ def test_bad_model_files(anamorph, tmp_path, content, problem):
         (("-k", 0), "--components must be an integer >= 1, got 0"),
         (("-k", "1,1"), "--components must be one integer when --latents='joint'"),
         (("--latents", "separate"), "for appearance and for shape, e.g. 10,20, got 2"),
-        (("--likelihood", "poisson"), "--likelihood must be one of"),
+        (("--likelihood", "student"), "--likelihood must be one of"),
         (("--likelihood", "bernoulli", "--preset", "cats"), "--preset must be one of"),
         (("--latents", "both"), "--latents must be one of"),
         (("--shape-penalty", "1,2"), "--shape-penalty must hold 5 numbers"),

@@ -213,7 +213,7 @@ def test_files_are_compared_as_arrays_are(tmp_path):
         (2, {"layouts": ["both"]}, "a layout must be one of"),
         (2, {"layouts": []}, "layouts must be some of"),
         (1, {}, "n_components must be at least 2 for layout 'separate'"),
-        (2, {"likelihood": "poisson"}, "likelihood must be one of"),
+        (2, {"likelihood": "student"}, "likelihood must be one of"),
         (2, {"fraction": 2}, "fraction must be between 0 and 1"),
     ],
 )

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from anamorph.cli.terminal.likelihoods import likelihood_help
 
 import anamorph
 from anamorph import ShapeAppearanceModel, likelihoods
 from anamorph.likelihoods import DEFAULT, LIKELIHOODS
+from anamorph.model.hyperparameters import HYPERPARAMETERS
 from anamorph.report import write_report
 
 PACKAGE = Path(anamorph.__file__).parent
@@ -20,7 +20,7 @@ TOY = '''
 
 import numpy as np
 
-from anamorph.kernels.compile import per_voxel
+from anamorph.kernels.compile import formula
 from anamorph.likelihoods.independent import IndependentChannels
 
 _TWO = np.float32(2)
@@ -37,7 +37,7 @@ class Toy(IndependentChannels):
     range_advice = "play less"
 
     @staticmethod
-    @per_voxel
+    @formula
     def voxel(a, f, weight):
         residual = a - f
         return -residual * residual, _TWO * residual, _TWO
@@ -58,10 +58,11 @@ ALLOWED = {
     ("model/presets.py", "bernoulli"),
     ("model/presets.py", "categorical"),
     ("estimator.py", "gaussian"),  # defaults of arguments
+    ("model/hyperparameters.py", "gaussian"),
     ("images/files.py", "gaussian"),
     ("plots/deformations.py", "gaussian"),
-    ("cli/demonstration.py", "categorical"),  # what the demonstration fits
-    ("cli/terminal/setting_options.py", "categorical"),  # help: what --labels stands for
+    ("cli/commands/demo.py", "categorical"),  # what the demonstration fits
+    ("cli/terminal/options.py", "categorical"),  # help: what --labels stands for
 }
 
 
@@ -95,10 +96,15 @@ def test_no_name_of_a_likelihood_stands_outside_their_folder():
 def test_the_default_comes_first_and_help_names_all():
     assert next(iter(LIKELIHOODS)) == DEFAULT
     assert list(LIKELIHOODS)[1:] == sorted(set(LIKELIHOODS) - {DEFAULT})
-    text = likelihood_help()
-    assert text.startswith(f"{DEFAULT} ({LIKELIHOODS[DEFAULT].brief}, the default), ")
+    text = HYPERPARAMETERS["likelihood"].help
     for name, likelihood in LIKELIHOODS.items():
         assert f"{name} ({likelihood.brief}" in text
+
+
+@pytest.mark.parametrize("name", list(LIKELIHOODS))
+def test_the_documentation_knows_it(name):
+    page = PACKAGE.parents[1] / "docs" / "model.md"
+    assert f"| {name} |" in page.read_text().lower()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Counts: J = exp(a') - f a' + ln f!, with the rate exp(a') of each voxel.
 
-The derivatives are g = exp(a') - f and H = exp(a'). Counts may be soft: any value of 0 or more.
-Each channel may be missing on its own.
+The derivatives are g = exp(a') - f and H = exp(a'), or f / 8 where that is more. Counts may be
+soft: any value of 0 or more. Each channel may be missing on its own.
 """
 
 from __future__ import annotations
