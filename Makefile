@@ -9,7 +9,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 WORKERS := -n auto --maxprocesses 4
 
 .PHONY: help demo test lint docs test-fast test-slow test-lowest bench test-gpu bench-gpu \
-	run-test-gpu run-bench-gpu paper clean
+	run-test-lowest run-test-gpu run-bench-gpu paper clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,7 +43,11 @@ test-slow: $(READY) ## the others
 # Old libraries call what newer ones have deprecated, which is no fault of ours. A cache of kernels
 # of its own, or the two versions of Numba would overwrite each other's.
 LOWEST := .venv-lowest
-test-lowest: $(LOWEST)/.ready ## some tests with the oldest allowed version of every dependency
+test-lowest: ## some tests with the oldest allowed version of every dependency, on Python 3.11
+	@if command -v python3.11 > /dev/null; then $(MAKE) --no-print-directory run-$@; \
+	else echo "$@ is skipped: no python3.11 was found"; fi
+
+run-test-lowest: $(LOWEST)/.ready
 	NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/pytest -q $(WORKERS) --dist worksteal \
 		-W default::DeprecationWarning -W default::PendingDeprecationWarning --disable-warnings \
 		-m "not slow" $(LOWEST_TESTS)
