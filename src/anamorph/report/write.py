@@ -54,13 +54,13 @@ and appearance models without annotations. <em>Medical Image Analysis</em> 55 (2
 </blockquote>
 <p>and say that you used anamorph {__version__}.</p>
 <pre>@article{{ashburner2019algorithm,
+  author  = {{Ashburner, John and Brudfors, Mikael and Bronik, Kevin and Balbastre, Ya{{\\"e}}l}},
   title   = {{An algorithm for learning shape and appearance models without annotations}},
-  author  = {{Ashburner, John and Brudfors, Mikael and Bronik, Kevin and Balbastre, Yael}},
   journal = {{Medical Image Analysis}},
   volume  = {{55}},
   pages   = {{197--215}},
   year    = {{2019}},
-  doi     = {{10.1016/j.media.2019.04.008}}
+  doi     = {{10.1016/j.media.2019.04.008}},
 }}</pre>"""
 
 

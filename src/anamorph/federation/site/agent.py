@@ -17,8 +17,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from anamorph.federation.masking.masker import Masker
 from anamorph.federation.protocol.answers import Answer
-from anamorph.federation.site.audit import AuditLog
 from anamorph.federation.protocol.errors import (
     FederationError,
     MessageError,
@@ -28,17 +28,17 @@ from anamorph.federation.protocol.errors import (
     StorageError,
 )
 from anamorph.federation.protocol.identity import Identity
-from anamorph.federation.site.ledger import Ledger
-from anamorph.federation.masking.masker import Masker
-from anamorph.federation.site.policy import Policy
 from anamorph.federation.protocol.questions import check_arguments
-from anamorph.federation.site.fit import SiteFit
 from anamorph.federation.protocol.wire import Message
+from anamorph.federation.site.audit import AuditLog
+from anamorph.federation.site.fit import SiteFit
+from anamorph.federation.site.ledger import Ledger
+from anamorph.federation.site.policy import Policy
+from anamorph.fitting.sums import ANALYSES, FIELDS
 from anamorph.images.collection import ImageCollection
-from anamorph.storage.modelfile import settings_from
 from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.model.settings import Settings
-from anamorph.fitting.sums import ANALYSES, FIELDS
+from anamorph.storage.modelfile import settings_from
 
 logger = logging.getLogger("anamorph")
 

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.arrays.namespaces import to_host
 from anamorph.federation.protocol.answers import Answer, AnswerSchema
-from anamorph.fitting.placement import place_cohort
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
-from anamorph.federation.site.policy import Policy
-from anamorph.federation.site.published_parameters import PublishedParameters
 from anamorph.federation.protocol.questions import answer_shapes
+from anamorph.federation.protocol.wire import Message, pack
 from anamorph.federation.site.group_sums import group_sums
 from anamorph.federation.site.latent_store import LatentStore
-from anamorph.federation.protocol.wire import Message, pack
-from anamorph.model.generator import Generator
+from anamorph.federation.site.policy import Policy
+from anamorph.federation.site.published_parameters import PublishedParameters
+from anamorph.fitting.placement import place_cohort
+from anamorph.fitting.sums import FIELDS, Move, Sums
 from anamorph.images.collection import ImageCollection
-from anamorph.arrays.namespaces import to_host
+from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
 from anamorph.model.settings import Settings
-from anamorph.fitting.sums import FIELDS, Move, Sums
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments",)

@@ -68,8 +68,7 @@ def _column(
         return [everywhere] * n_images
     if name not in columns:
         raise MessageError(
-            f"this site lends no column {name!r}; it lends "
-            f"{', '.join(columns) or 'none'}"
+            f"this site lends no column {name!r}; it lends {', '.join(columns) or 'none'}"
         )
     return columns[name]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from anamorph.federation.protocol.errors import MessageError, StaleStepError
 from anamorph.federation.protocol.questions import parameter_shapes
 from anamorph.federation.protocol.wire import Message
-from anamorph.storage.modelfile import parameters_from
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
+from anamorph.storage.modelfile import parameters_from
 
 _SMALL = {"basis_energy", "latent_precision", "noise_precision"}
 
