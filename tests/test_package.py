@@ -51,7 +51,7 @@ def test_neither_packages_nor_help_load_numba(code):
     assert not loaded & {"numba", "sklearn", "cupy"}
 
 
-@pytest.mark.parametrize("package", ["arrays", "compare", "fitting", "model"])
+@pytest.mark.parametrize("package", ["compare", "federation", "images", "model", "storage"])
 def test_packages_export_what_they_list(package):
     """Names that are found when they are asked for are those that type checkers see."""
     code = f"import anamorph.{package} as p; print(*(getattr(p, n).__class__ for n in p.__all__))"

@@ -8,9 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from anamorph.report.citation import citation_section
 
 from anamorph import __version__
+from anamorph.report.write import CITATION
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -43,7 +43,7 @@ def test_the_changelog_tells_of_the_version_of_the_package():
 
 def test_reports_and_documentation_cite_the_same_entry():
     entry = re.search(r"^@article.*?^}$", text_of("docs/citation.md"), re.MULTILINE | re.DOTALL)[0]
-    assert entry in citation_section().body
+    assert entry in CITATION
     doi = re.search(r"doi     = {(.*)}", entry)[1]
     assert f"doi: {doi}\n" in text_of("CITATION.cff")
 

@@ -19,9 +19,12 @@ QUICK = ("-k", "2", "--iterations", "2", "--threads", "1")
 
 def test_it_has_all_options_of_fit():
     commands = typer.main.get_command(app).commands
-    ours = {option.name for option in commands["cluster"].commands["fit"].params}
-    theirs = {option.name for option in commands["fit"].params}
-    assert ours - theirs == {"scheduler", "scratch", "partitions"}
+    on_cluster, here = commands["cluster"].commands["fit"], commands["fit"]
+    ours, theirs = (
+        {flag for option in command.params for flag in option.opts}
+        for command in (on_cluster, here)
+    )
+    assert ours - theirs == {"--scheduler", "--scratch", "--partitions"}
     assert theirs <= ours
     assert "scheduler" not in inspect.signature(fit).parameters
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from anamorph.arrays.namespaces import array_namespace, beside, kernels_for
-from anamorph.likelihoods.base import LOOPS, Array, Derivatives, Float64Array, Likelihood, flat
+from anamorph.likelihoods.base import LOOPS, Array, Derivatives, Float64Array, Likelihood
 
 
 class IndependentChannels(Likelihood):
@@ -40,33 +41,36 @@ class IndependentChannels(Likelihood):
 
     def derivatives(self, appearance: Array, images: Array, precision: Array) -> Derivatives:  # noqa: D102
         gradient, hessian = np.empty_like(appearance), np.empty_like(appearance)
-        sums = self._sums(appearance, images, precision, flat(gradient), flat(hessian))
+        sums = self._sums(appearance, images, precision, gradient, hessian)
         return Derivatives(self._log_density(*sums, precision), gradient, hessian)
 
     def _sums(
-        self,
-        appearance: Array,
-        images: Array,
-        precision: Array,
-        gradient: Array | None = None,
-        hessian: Array | None = None,
+        self, appearance: Array, images: Array, precision: Array, *derivatives: Array
     ) -> tuple[Float64Array, Any]:
-        """Return the sums (N, C) of what `voxel` returns first, and numbers of observed voxels.
+        """Return sums over voxels of what `voxel` returns first, and numbers of observed voxels.
 
-        The latter are None unless there is noise. Derivatives are filled in where there is room.
+        With noise both are (N, C). Without, all channels are alike: the sums are (N, 1), and
+        nothing is counted. Gradient and Hessian are filled in if they are given.
         """
-        xp, sizes = array_namespace(images), images.shape[:2]
+        n_images, n_channels = images.shape[:2]
         if self.has_noise:
             weights = beside(images, precision, appearance.dtype)
-            values, observed = xp.empty((2, *sizes))
+            values, observed = array_namespace(images).empty((2, n_images, n_channels))
         else:
-            weights = xp.ones(sizes[1], appearance.dtype)
-            values, observed = xp.empty(sizes), None
+            n_channels, weights = 1, _one(array_namespace(images), appearance.dtype)
+            values, observed = array_namespace(images).empty((n_images, 1)), None
+        flat = [array.reshape(n_images, n_channels, -1) for array in (appearance, images)]
+        slopes = [array.reshape(n_images, n_channels, -1) for array in derivatives]
         loop = kernels_for(images, LOOPS).channel_loop(self.voxel)
-        loop(flat(appearance), flat(images), weights, values, observed, gradient, hessian)
+        loop(*flat, weights, values, observed, *(slopes or (None, None)))
         return values, observed
 
     def _log_density(self, values: Float64Array, observed: Any, precision: Array) -> Float64Array:
         """Return ln p(f | a') per image, (N,), from what `_sums` returns."""
-        summed: Float64Array = values.sum(axis=1)
-        return summed
+        return values[:, 0]
+
+
+@cache
+def _one(namespace: Any, dtype: Any) -> Any:
+    """Return the weight 1 as an array, made once: on a GPU that takes as long as a loop does."""
+    return namespace.ones(1, dtype)

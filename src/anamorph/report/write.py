@@ -46,7 +46,7 @@ from anamorph.storage.replace import replacing
 
 Array = NDArray[np.floating]
 
-_CITATION = f"""\
+CITATION = f"""\
 <p>If this model is part of your work, please cite the paper that introduced the method:</p>
 <blockquote>J. Ashburner, M. Brudfors, K. Bronik and Y. Balbastre. An algorithm for learning shape
 and appearance models without annotations. <em>Medical Image Analysis</em> 55 (2019) 197–215.
@@ -169,7 +169,7 @@ def _make_sections(
         sections.append(latents_section(model, shown, labels, label_name))
     if model.objective_:
         sections.append(fit_section(model))
-    return [*sections, settings_section(model), Section("citation", "How to cite", _CITATION)]
+    return [*sections, settings_section(model), Section("citation", "How to cite", CITATION)]
 
 
 def _fill_page(

@@ -1,1 +1,1 @@
-"""A site: its agent alone holds images and latents, and decides by its policy what leaves."""
+"""A site: its agent holds images and latents, and decides by policy and ledger what may leave."""

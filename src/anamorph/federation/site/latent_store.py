@@ -36,8 +36,8 @@ class LatentStore:
             write_tensors(self._path(step), "site latents", _VERSION, {"latents": latents}, {})
         except OSError as error:
             raise StorageError(
-                f"latents cannot be written to the disk of this site ({error.strerror or 'no space'})"
-                ": make space"
+                "latents cannot be written to the disk of this site "
+                f"({error.strerror or 'no space'}): make space"
             ) from None
 
     def load(self, step: int, n_images: int) -> NDArray[np.float64] | None:

@@ -71,8 +71,8 @@ class Ledger:
         """Count a question of an analysis, or refuse it if the limit is reached."""
         if self._n_analyses >= self._policy.analyses:
             raise PolicyError(
-                f"this site has answered all {self._policy.analyses} questions of analyses that its "
-                "policy allows: raise 'analyses' to allow more"
+                f"this site has answered all {self._policy.analyses} questions of analyses that "
+                "its policy allows: raise 'analyses' to allow more"
             )
         self._write({"fit": fit, "analysis": True})
 

@@ -15,15 +15,15 @@ from numba import cuda
 
 from anamorph.kernels.cpu.likelihood_loops import Formula, copy_for
 from anamorph.kernels.cuda.launch import device_function, device_kernel
-from anamorph.kernels.cuda.places import divide
+from anamorph.kernels.cuda.places import divided
 
 _ZERO = np.float32(0)
 
 
 def _evaluate_channel(appearance, images, precision, value):
     """One thread per image, channel and voxel; all arrays but `precision` are (N, C, voxel)."""
-    plane, x = divide(cuda.grid(1), images.shape[2])
-    n, c = divide(plane, images.shape[1])
+    plane, x = divided(cuda.grid(1), images.shape[2])
+    n, c = divided(plane, images.shape[1])
     if n >= images.shape[0]:
         return
     f = images[n, c, x]
@@ -33,8 +33,8 @@ def _evaluate_channel(appearance, images, precision, value):
 
 def _differentiate_channel(appearance, images, precision, value, gradient, hessian):
     """One thread per image, channel and voxel; all arrays but `precision` are (N, C, voxel)."""
-    plane, x = divide(cuda.grid(1), images.shape[2])
-    n, c = divide(plane, images.shape[1])
+    plane, x = divided(cuda.grid(1), images.shape[2])
+    n, c = divided(plane, images.shape[1])
     if n >= images.shape[0]:
         return
     f = images[n, c, x]
@@ -60,7 +60,7 @@ def _evaluate_voxel(appearance, images, n, x):
 
 def _evaluate_classes(appearance, images, value):
     """One thread per image and voxel; appearance, images : (N, C, voxel), value : (N, voxel)."""
-    n, x = divide(cuda.grid(1), images.shape[2])
+    n, x = divided(cuda.grid(1), images.shape[2])
     if n >= images.shape[0]:
         return
     value[n, x] = _ZERO
@@ -71,7 +71,7 @@ def _evaluate_classes(appearance, images, value):
 def _differentiate_classes(appearance, images, loading, value, gradient, hessian):
     """One thread per image and voxel; see `_evaluate_classes`."""
     n_classes = images.shape[1]
-    n, x = divide(cuda.grid(1), images.shape[2])
+    n, x = divided(cuda.grid(1), images.shape[2])
     if n >= images.shape[0]:
         return
     if images[n, 0, x] != images[n, 0, x]:

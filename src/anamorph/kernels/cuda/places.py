@@ -76,9 +76,6 @@ def divided(number, divisor):
     return np.int64(quotient), np.int64(remainder)
 
 
-divide = divided  # the name by which kernels of likelihoods import it
-
-
 @device_function
 def find_coordinates(voxel, shape):
     """Return (z, y, x) of a voxel; z is 0 in a plane."""
