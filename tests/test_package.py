@@ -75,7 +75,9 @@ def floors():
     """Return the parts of the package, in the order in which contributors read of them."""
     page = CONTRIBUTING.read_text(encoding="utf-8")
     lines = re.search(r"^anamorph/\n(.*?)^```$", page, re.MULTILINE | re.DOTALL).group(1)
-    return [line.split()[0].rstrip("/").removesuffix(".py") for line in lines.splitlines()]
+    names = [name for line in lines.splitlines() for name in line.split("  ")[1].split(", ")]
+    assert len(lines.splitlines()) == 10
+    return [name.rstrip("/").removesuffix(".py") for name in names]
 
 
 def part_of(path):
