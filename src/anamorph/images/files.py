@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import ALMOST_ONE, ImageFormat
+from anamorph.images.arrays import ALMOST_ONE, ImageFormat, check_contrast
 from anamorph.images.cache import Cache
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Affine, Grid, slices_inside
-from anamorph.images.names import identities_of
-from anamorph.images.readers import open_image, suffix_of
-from anamorph.images.readers.labels import as_labels, one_hot
+from anamorph.images.labels import as_labels, one_hot
+from anamorph.images.readers import identities_of, open_image, suffix_of
 from anamorph.images.readers.resample import resample, resample_labels
 from anamorph.images.readers.source import Source
 from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
@@ -180,18 +179,15 @@ class FileImages:
             else:
                 voxels = self._read_intensities(n)
                 self._check_values(n, voxels)
-            if for_fit and voxels.min() == voxels.max():  # NaN, where missing, equals nothing
-                raise ImageError(
-                    f"{self.name(n)} is constant ({voxels.flat[0]}): there is nothing to learn "
-                    "from it; leave it out"
-                )
+            if for_fit:
+                check_contrast(voxels[None], n, self.name)
 
     # ---- voxels
 
     def _read_channels(self, n: int) -> NDArray[np.float32]:
         """Return an image (C, *space) without its margin."""
         if self._has_labels:
-            return one_hot(self._read_labels(n), self.format.n_channels)
+            return one_hot(self._read_labels(n), self.format.n_channels).squeeze(0)
         channels = self._read_intensities(n)
         if self._has_tissues:
             channels = np.clip(channels, 0, 1)
@@ -202,8 +198,8 @@ class FileImages:
         return channels
 
     def _read_labels(self, n: int) -> NDArray[np.int16]:
-        labels: NDArray[np.int16] = self._stored(self._sources[n][0])[0]
-        return labels
+        """Return the labels in the file of an image, (1, *space)."""
+        return self._stored(self._sources[n][0])
 
     def _read_intensities(self, n: int) -> NDArray[np.float32]:
         """Return the scaled values in the files of an image, (C, *space)."""

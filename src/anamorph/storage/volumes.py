@@ -12,9 +12,8 @@ import numpy as np
 from nibabel.spatialimages import HeaderDataError
 from numpy.typing import ArrayLike
 
-from anamorph.images.errors import ImageError
+from anamorph.images.errors import ImageError, short_reason
 from anamorph.images.grid import Affine
-from anamorph.images.guard import short_reason
 from anamorph.images.readers.nifti import SUFFIXES
 from anamorph.storage.replace import replacing
 

@@ -21,9 +21,15 @@ from nibabel.wrapstruct import WrapStructError
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Affine, Grid
-from anamorph.images.guard import check_size, format_shape, quiet, read_stamp, reading
-from anamorph.images.readers.source import Source, check_numbers, scale_of
+from anamorph.images.grid import Affine, Grid, format_shape
+from anamorph.images.readers.source import (
+    Source,
+    check_size,
+    find_scale,
+    quiet,
+    read_stamp,
+    reading,
+)
 
 SUFFIXES = (".nii", ".nii.gz")
 
@@ -65,7 +71,7 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
     shape = tuple(int(length) for length in proxy.shape)
     n_bytes = int(proxy.offset) + math.prod(shape) * proxy.dtype.itemsize
     check_size(path, shape, n_bytes, stamp[0], is_compressed=is_compressed)
-    check_numbers(path, proxy.dtype)
+    scale = find_scale(path, proxy.dtype)
     _check_affine(path, affine)
     space, channels = _split_shape(path, shape, has_channels)
     is_raw = (proxy.slope, proxy.inter) == (1, 0)
@@ -73,7 +79,7 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
         path=path,
         grid=Grid(space, affine),
         n_channels=channels[0] if channels else None,
-        scale=scale_of(proxy.dtype) if is_raw else None,
+        scale=scale if is_raw else None,
         is_slow=is_compressed,
         stamp=stamp,
         decode=partial(_decode, path, (*space, *channels)),

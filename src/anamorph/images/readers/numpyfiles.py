@@ -17,9 +17,15 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Grid
-from anamorph.images.guard import check_size, format_shape, quiet, read_stamp, reading
-from anamorph.images.readers.source import Source, check_numbers, check_range_is_known, scale_of
+from anamorph.images.grid import Grid, format_shape
+from anamorph.images.readers.source import (
+    Source,
+    check_size,
+    find_scale,
+    quiet,
+    read_stamp,
+    reading,
+)
 
 SUFFIXES = (".npy", ".npz")
 
@@ -36,7 +42,7 @@ _DAMAGE = (
 )
 
 
-def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Source:
+def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
     """Open a file with one array.
 
     Parameters
@@ -44,8 +50,8 @@ def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Sour
     path : Path
     channel_axis : int or None
         Axis of the stack of images that holds channels.
-    is_scaled : bool
-        Whether integers stand for values from 0 to 1. Their type must then say which.
+    as_labels : bool
+        Whether integers are labels, and do not stand for values from 0 to 1.
 
     Returns
     -------
@@ -56,7 +62,7 @@ def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Sour
     with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, n_stored):
         shape, dtype = _read_header(path, stream)
         n_bytes = stream.tell() + math.prod(shape) * dtype.itemsize
-    check_numbers(path, dtype)
+    scale = find_scale(path, dtype)
     check_size(path, shape, n_bytes, n_stored, is_compressed=is_compressed)
     axis = _axis_of_channels(path, shape, channel_axis)
     space = tuple(length for n, length in enumerate(shape) if n != axis)
@@ -69,10 +75,11 @@ def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Sour
         path=path,
         grid=Grid(space),
         n_channels=None if axis is None else shape[axis],
-        scale=scale_of(dtype),
+        scale=scale,
         is_slow=is_compressed,
         stamp=stamp,
-        decode=partial(_decode, path, axis, is_scaled),
+        decode=partial(_decode, path, axis),
+        has_known_range=as_labels,
     )
 
 
@@ -118,9 +125,7 @@ def _axis_of_channels(path: Path, shape: tuple[int, ...], channel_axis: int | No
     return channel_axis % n_axes - 1
 
 
-def _decode(path: Path, axis: int | None, is_scaled: bool) -> NDArray[Any]:
+def _decode(path: Path, axis: int | None) -> NDArray[Any]:
     with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, _):
         voxels: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
-    if is_scaled:
-        check_range_is_known(path, voxels)
     return voxels if axis is None else np.moveaxis(voxels, axis, -1)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import affine_transform
 
 from anamorph.images.grid import Grid
-from anamorph.images.readers.labels import MISSING
+from anamorph.images.labels import MISSING
 
 _HALF = 0.5  # the field of view ends half a voxel beyond the centres of the outermost voxels
 
