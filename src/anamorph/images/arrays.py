@@ -111,11 +111,14 @@ class ArrayImages:
         channel_axis: int | None = None,
         n_classes: int | None = None,
     ) -> None:
-        self._stack = _Stack(images)
-        shape = (len(self._stack), *self._stack.shape)
+        self._items = _checked_items(images)
+        self._dtype = self._items[0].dtype
+        shape = (len(self._items), *self._items[0].shape)
         _check_dimensions(shape, channel_axis)
         self._channel_axis = None if channel_axis is None else channel_axis % len(shape)
         self._likelihood = LIKELIHOODS[likelihood]
+        scales = SCALES if self._likelihood.scales_integers else {}
+        self._scale = scales.get(self._dtype, 1.0)
         self._check_dtype()
         space = list(shape[1:])
         n_channels = 1
@@ -137,7 +140,7 @@ class ArrayImages:
         return range(len(self))
 
     def __len__(self) -> int:
-        return len(self._stack)
+        return len(self._items)
 
     def name(self, n: int) -> str:
         """Return what to call an image in an error message."""
@@ -145,7 +148,7 @@ class ArrayImages:
 
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing."""
-        raw = self._stack.read(part)
+        raw = np.asarray(self._items[part])
         if self.format.holds_labels:
             return one_hot(raw, self.format.n_channels)
         images = raw.astype(np.float32)
@@ -161,7 +164,10 @@ class ArrayImages:
     def subset(self, numbers: Sequence[int]) -> ArrayImages:
         """Return a collection of some of the images."""
         some = copy(self)
-        some._stack = self._stack.subset(numbers)
+        items = self._items
+        some._items = _checked_items(
+            items[list(numbers)] if isinstance(items, np.ndarray) else [items[n] for n in numbers]
+        )
         return some
 
     def check(self, *, for_fit: bool) -> None:
@@ -175,7 +181,7 @@ class ArrayImages:
         image_bytes = 4 * self.format.n_channels * int(np.prod(self.format.space))
         step = max(1, _CHECKED_BYTES // image_bytes)
         for first in range(0, len(self), step):
-            raw = self._stack.read(slice(first, first + step))
+            raw = np.asarray(self._items[first : first + step])
             if not self.format.holds_labels:
                 self._check_values(raw, first)
                 if self._likelihood.holds_classes:
@@ -185,12 +191,8 @@ class ArrayImages:
 
     # ---- checks
 
-    @property
-    def _scale(self) -> float:
-        return SCALES.get(self._stack.dtype, 1.0) if self._likelihood.scales_integers else 1.0
-
     def _check_dtype(self) -> None:
-        dtype = self._stack.dtype
+        dtype = self._dtype
         labels = self._likelihood.holds_classes and self._channel_axis is None
         is_integer = dtype.kind in "biu"
         if labels and not is_integer:
@@ -202,7 +204,7 @@ class ArrayImages:
         has_known_range = dtype in SCALES or not self._likelihood.scales_integers
         if labels or dtype.kind == "f" or (is_integer and has_known_range):
             return
-        if not is_integer or not all(map(holds_only_zeros_and_ones, self._stack.items)):
+        if not is_integer or not all(map(holds_only_zeros_and_ones, self._items)):
             raise ImageError(
                 f"images must be float, bool, uint8 or uint16, got {dtype}, whose range says "
                 "nothing about the values; convert them, e.g. by images.astype('float32')"
@@ -210,7 +212,7 @@ class ArrayImages:
 
     def _count_classes(self, n_classes: int | None) -> int:
         lowest, highest = 0, 1
-        for n, labels in enumerate(self._stack.items):
+        for n, labels in enumerate(self._items):
             lowest, highest = min(lowest, int(labels.min())), max(highest, int(labels.max()))
             if lowest < 0:
                 raise ImageError(f"labels must be 0, 1, 2, ..., got {lowest} in image {n}")
@@ -251,50 +253,29 @@ class ArrayImages:
             )
 
 
-class _Stack:
-    """Unconverted images of one shape and type, from an array or a list of arrays."""
-
-    def __init__(self, images: ArrayLike | Sequence[Any]) -> None:
-        self.items: NDArray[Any] | list[NDArray[Any]]
-        if isinstance(images, list | tuple):
-            if not images:
-                raise ImageError("no images: the list is empty")
-            self.items = [np.asarray(item) for item in images]
-            self.shape, self.dtype = self.items[0].shape, self.items[0].dtype
-            for n, other in enumerate(self.items):
-                self._check_alike(n, other)
-        else:
-            self.items = np.asarray(images)
-            if self.items.ndim == 0 or len(self.items) == 0:
-                raise ImageError("no images: the array is empty")
-            self.shape, self.dtype = self.items.shape[1:], self.items.dtype
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def read(self, part: slice) -> NDArray[Any]:
-        """Return some images (n, ...), not converted."""
-        if isinstance(self.items, np.ndarray):
-            return self.items[part]
-        return np.stack(self.items[part])
-
-    def subset(self, numbers: Sequence[int]) -> _Stack:
-        """Return some of the images."""
-        if isinstance(self.items, np.ndarray):
-            return _Stack(self.items[list(numbers)])
-        return _Stack([self.items[n] for n in numbers])
-
-    def _check_alike(self, n: int, other: NDArray[Any]) -> None:
-        if other.shape != self.shape:
+def _checked_items(images: ArrayLike | Sequence[Any]) -> NDArray[Any] | list[NDArray[Any]]:
+    """Return unconverted images of one shape and type, as an array or a list of arrays."""
+    if not isinstance(images, list | tuple):
+        array = np.asarray(images)
+        if array.ndim == 0 or len(array) == 0:
+            raise ImageError("no images: the array is empty")
+        return array
+    if not images:
+        raise ImageError("no images: the list is empty")
+    items = [np.asarray(item) for item in images]
+    shape, dtype = items[0].shape, items[0].dtype
+    for n, other in enumerate(items):
+        if other.shape != shape:
             raise ImageError(
-                f"all images must have one shape: image 0 is {format_shape(self.shape)} and image "
+                f"all images must have one shape: image 0 is {format_shape(shape)} and image "
                 f"{n} is {format_shape(other.shape)}; crop, pad or resample them"
             )
-        if other.dtype != self.dtype:
+        if other.dtype != dtype:
             raise ImageError(
-                f"all images must have one type: image 0 is {self.dtype} and image {n} is "
+                f"all images must have one type: image 0 is {dtype} and image {n} is "
                 f"{other.dtype}; convert them"
             )
+    return items
 
 
 def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:

@@ -21,8 +21,6 @@ from anamorph.images.errors import ImageError, short_reason
 _VERSION = 1
 _MOST_OF_BUDGET = 1 / 8
 
-Make = Callable[[], NDArray[Any]]
-
 
 class Cache:
     """Arrays that are computed once.
@@ -43,7 +41,9 @@ class Cache:
                 f"({short_reason(error)}): give another cache folder"
             ) from None
 
-    def get(self, name: str, facts: tuple[object, ...], make: Make) -> NDArray[Any]:
+    def get(
+        self, name: str, facts: tuple[object, ...], make: Callable[[], NDArray[Any]]
+    ) -> NDArray[Any]:
         """Return an array: memory-mapped if the cache holds it, else computed and stored.
 
         Parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,20 +20,9 @@ from anamorph.images.readers.source import Source, check_size, quiet, read_stamp
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
-_KIND = "a picture"
 _FORMATS = ("PNG", "JPEG", "TIFF")
-_DAMAGE = (
-    OSError,
-    Image.DecompressionBombError,
-    SyntaxError,  # raised by Pillow for damaged files
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    struct.error,
-    zlib.error,
-)
+_DAMAGE = (Image.DecompressionBombError, TypeError, LookupError, struct.error)
+_reading = partial(reading, kind="a picture", damage=_DAMAGE)
 _SCALES = {"1": 1.0, "I": None, "F": None, "I;16": 65535.0}  # others have 8 bits
 _WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
 _ORIENTATION = 0x0112  # EXIF; 5 and above swap rows and columns
@@ -55,7 +43,7 @@ def open_picture(path: Path, *, as_labels: bool) -> Source:
     Source
     """
     stamp = read_stamp(path)
-    with reading(path, _KIND, _DAMAGE), quiet(), Image.open(path, formats=_FORMATS) as image:
+    with _reading(path), quiet(), Image.open(path, formats=_FORMATS) as image:
         mode = _pixel_mode(image, as_labels)
         space = (image.height, image.width)
         if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
@@ -109,7 +97,7 @@ def _pixel_mode(image: Image.Image, as_labels: bool) -> str:
 
 
 def _decode(path: Path, as_labels: bool) -> NDArray[Any]:
-    with reading(path, _KIND, _DAMAGE), quiet(), Image.open(path, formats=_FORMATS) as image:
+    with _reading(path), quiet(), Image.open(path, formats=_FORMATS) as image:
         mode = _pixel_mode(image, as_labels)
         if image.format == "TIFF":
             with _standard_error_closed():

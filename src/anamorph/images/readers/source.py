@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,14 @@ from anamorph.likelihoods import OF_CLASSES
 
 MOST_VOXELS = 2**29
 _MOST_COMPRESSED = 2000  # gzip, PNG and JPEG shrink a blank image some 1000 times, never more
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    EOFError,
+    SyntaxError,
+    ArithmeticError,
+    zlib.error,
+)
 _TALKATIVE = ("nibabel.global", "PIL.TiffImagePlugin")
 _one_at_a_time = threading.RLock()  # filters of warnings belong to the process, not to a thread
 
@@ -83,7 +92,7 @@ class Source:
         return voxels[None] if self.n_channels is None else np.moveaxis(voxels, -1, 0)
 
 
-def find_scale(path: Path, dtype: np.dtype[Any]) -> float | None:
+def scale_of(path: Path, dtype: np.dtype[Any]) -> float | None:
     """Return the value that means 1 in images of a type, or None if values are not scaled.
 
     Raises
@@ -100,7 +109,7 @@ def _check_range_is_known(path: Path, voxels: NDArray[Any]) -> None:
     """Raise an ImageError if the range of intensities cannot be told from an integer type."""
     if (
         voxels.dtype.kind in "iu"
-        and find_scale(path, voxels.dtype) is None
+        and scale_of(path, voxels.dtype) is None
         and not holds_only_zeros_and_ones(voxels)
     ):
         raise ImageError(
@@ -144,7 +153,7 @@ def reading(path: Path, kind: str, damage: tuple[type[Exception], ...]) -> Itera
     kind : str
         What the file should be, e.g. "a NIfTI file".
     damage : tuple of exception types
-        Those that the decoding library raises for damaged files.
+        Those that the decoding library raises for damaged files, besides common ones.
     """
     try:
         yield
@@ -156,7 +165,7 @@ def reading(path: Path, kind: str, damage: tuple[type[Exception], ...]) -> Itera
         raise ImageError(f"{path} may not be read: check its permissions") from None
     except MemoryError:
         raise ImageError(f"{path} needs more memory than there is to be read: crop it") from None
-    except damage as error:
+    except _DAMAGE + damage as error:
         raise ImageError(
             f"{path} cannot be read as {kind}, it is damaged or something else "
             f"({short_reason(error)}): make it again, or leave it out"
