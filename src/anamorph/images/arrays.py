@@ -158,7 +158,7 @@ class ArrayImages:
             return images[:, None]
         images = np.ascontiguousarray(np.moveaxis(images, self._channel_axis, 1))
         if self._likelihood.holds_classes:
-            images /= images.sum(axis=1, keepdims=True)  # NaN in one class makes the voxel missing
+            normalise(images, axis=1)
         return images
 
     def subset(self, numbers: Sequence[int]) -> ArrayImages:
@@ -304,10 +304,23 @@ def holds_only_zeros_and_ones(image: NDArray[Any]) -> bool:
     return bool(((image == 0) | (image == 1)).all())
 
 
+def normalise(probabilities: NDArray[np.float32], axis: int) -> None:
+    """Make probabilities of classes sum to 1; NaN in one class makes the voxel missing."""
+    probabilities /= probabilities.sum(axis=axis, keepdims=True)
+
+
 def check_contrast(images: NDArray[Any], first: int, name: Callable[[int], str]) -> None:
-    """Raise an ImageError if one of the images (n, ...) is constant; `first` is number 0 of them.
+    """Raise an ImageError if an image is constant.
 
     An image with missing voxels may be constant where it is observed: NaN equals nothing.
+
+    Parameters
+    ----------
+    images : array of shape (n, ...)
+    first : int
+        Number of the first of them in its collection.
+    name : callable
+        Returns what to call an image, given its number.
     """
     axes = tuple(range(1, images.ndim))
     for n in np.flatnonzero(images.min(axis=axes) == images.max(axis=axes)):

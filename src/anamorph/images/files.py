@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import ALMOST_ONE, ImageFormat, check_contrast
+from anamorph.images.arrays import ALMOST_ONE, ImageFormat, check_contrast, normalise
 from anamorph.images.cache import Cache
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid, slices_inside
@@ -183,7 +183,7 @@ class FileImages:
             background = np.maximum(0, 1 - channels.sum(axis=0, keepdims=True))
             channels = np.concatenate([channels, background])
         if self._likelihood.holds_classes:
-            channels /= channels.sum(axis=0)  # NaN in one class makes the voxel missing
+            normalise(channels, axis=0)
         return channels
 
     def _read_labels(self, n: int) -> NDArray[np.int16]:
