@@ -112,14 +112,14 @@ class ArrayImages:
         n_classes: int | None = None,
     ) -> None:
         self._items = _checked_items(images)
-        self._dtype = self._items[0].dtype
+        dtype = self._items[0].dtype
         shape = (len(self._items), *self._items[0].shape)
         _check_dimensions(shape, channel_axis)
         self._channel_axis = None if channel_axis is None else channel_axis % len(shape)
         self._likelihood = LIKELIHOODS[likelihood]
         scales = SCALES if self._likelihood.scales_integers else {}
-        self._scale = scales.get(self._dtype, 1.0)
-        self._check_dtype()
+        self._scale = scales.get(dtype, 1.0)
+        self._check_dtype(dtype)
         space = list(shape[1:])
         n_channels = 1
         if self._channel_axis is not None:
@@ -191,15 +191,13 @@ class ArrayImages:
 
     # ---- checks
 
-    def _check_dtype(self) -> None:
-        dtype = self._dtype
+    def _check_dtype(self, dtype: np.dtype[Any]) -> None:
         labels = self._likelihood.holds_classes and self._channel_axis is None
         is_integer = dtype.kind in "biu"
         if labels and not is_integer:
             raise ImageError(
                 f"{self._likelihood.name} images without channel_axis must be integer label maps, "
-                f"got {dtype}; "
-                "give channel_axis if they are probabilities of classes"
+                f"got {dtype}; give channel_axis if they are probabilities of classes"
             )
         has_known_range = dtype in SCALES or not self._likelihood.scales_integers
         if labels or dtype.kind == "f" or (is_integer and has_known_range):

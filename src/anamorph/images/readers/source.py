@@ -26,16 +26,11 @@ from anamorph.images.errors import ImageError, short_reason
 from anamorph.images.grid import Grid, format_shape
 from anamorph.likelihoods import OF_CLASSES
 
+Exceptions = tuple[type[Exception], ...]
+
 MOST_VOXELS = 2**29
 _MOST_COMPRESSED = 2000  # gzip, PNG and JPEG shrink a blank image some 1000 times, never more
-_DAMAGE: tuple[type[Exception], ...] = (
-    OSError,
-    ValueError,
-    EOFError,
-    SyntaxError,
-    ArithmeticError,
-    zlib.error,
-)
+_DAMAGE: Exceptions = (OSError, ValueError, EOFError, SyntaxError, ArithmeticError, zlib.error)
 _TALKATIVE = ("nibabel.global", "PIL.TiffImagePlugin")
 _one_at_a_time = threading.RLock()  # filters of warnings belong to the process, not to a thread
 
@@ -144,7 +139,7 @@ def read_stamp(path: Path) -> tuple[int, int]:
 
 
 @contextmanager
-def reading(path: Path, kind: str, damage: tuple[type[Exception], ...]) -> Iterator[None]:
+def reading(path: Path, kind: str, damage: Exceptions) -> Iterator[None]:
     """Turn every exception that a damaged file can raise into an ImageError.
 
     Parameters
