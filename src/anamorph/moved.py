@@ -82,10 +82,6 @@ class MovedModules(MetaPathFinder, Loader):
             return None
         return ModuleSpec(name, self, is_package=any(old.startswith(f"{name}.") for old in MOVED))
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Leave it to Python to make an empty module."""
-        return None
-
     def exec_module(self, module: ModuleType) -> None:
         """Give the module names that are looked up when they are used."""
         old = module.__name__

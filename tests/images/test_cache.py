@@ -1,4 +1,4 @@
-"""The cache of decoded images: used again, and never when it should not be."""
+"""Images that are decoded once: kept in memory or in a cache, and the same as ever."""
 
 import os
 import pickle
@@ -7,7 +7,8 @@ import tempfile
 import numpy as np
 import pytest
 
-from anamorph.images.cache import Cache
+from anamorph import ShapeAppearanceModel
+from anamorph.images.cache import Cache, KeptImages, can_be_kept
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.images.readers.source import Source
@@ -148,3 +149,39 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path, monkeypatch):
     with pytest.raises(ImageError, match="No space left on device"):
         cache.get("a", (), lambda: np.zeros(3))
     assert os.listdir(tmp_path / "cache") == []
+
+
+@pytest.fixture
+def small_files(tmp_path):
+    paths = [tmp_path / f"{number}.npy" for number in range(5)]
+    for number, path in enumerate(paths):
+        np.save(path, noise(6, 7, seed=number))
+    return paths
+
+
+def test_every_file_is_read_once(small_files, monkeypatch):
+    images, parts = FileImages(small_files), []
+    expected, read = images.read(EVERYTHING), images.read
+    monkeypatch.setattr(images, "read", lambda part: parts.append(part) or read(part))
+    kept = KeptImages(images, (1, 6, 7))
+    assert len(kept) == 5
+    for part in (slice(1, 3), slice(0, 2), slice(1, 3), EVERYTHING, slice(4, 5)):
+        assert np.array_equal(kept.read(part), expected[part])
+    assert parts == [slice(1, 3), slice(0, 2), EVERYTHING]
+
+
+def test_a_fit_to_files_reads_them_once(small_files, monkeypatch):
+    n_read = []
+    read = FileImages.read
+    monkeypatch.setattr(
+        FileImages,
+        "read",
+        lambda self, part: n_read.append(len(read(self, part))) or read(self, part),
+    )
+    ShapeAppearanceModel(1, n_iter=2, n_steps=2).fit(small_files)
+    assert sum(n_read) == 5
+
+
+def test_only_few_and_small_images_are_kept():
+    assert can_be_kept(300, (1, 28, 28), budget=2**23)
+    assert not can_be_kept(300, (1, 28, 28), budget=2**22)

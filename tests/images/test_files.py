@@ -11,7 +11,7 @@ from anamorph.images.arrays import ArrayImages
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Grid
-from anamorph.images.names import match_tissues
+from anamorph.images.readers import match_tissues
 from anamorph.model.settings import checked_settings
 from tests.conftest import one_line
 from tests.images.filemaking import (

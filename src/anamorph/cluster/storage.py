@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anamorph.arrays.typing import Float64Array
-from anamorph.images.guard import short_reason
+from anamorph.images.errors import short_reason
 from anamorph.storage.errors import WriteError
 from anamorph.storage.tensors import read_tensors, write_tensors
 

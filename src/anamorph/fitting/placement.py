@@ -15,8 +15,8 @@ from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.arrays.readable import ReadableImages
 from anamorph.arrays.typing import Float64Array
 from anamorph.fitting.cohort import Cohort
+from anamorph.images.cache import KeptImages, can_be_kept
 from anamorph.images.files import FileImages
-from anamorph.images.kept import KeptImages, can_be_kept
 from anamorph.model.settings import Settings
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from anamorph.images.files import FileImages as FileImages
     from anamorph.images.grid import Grid as Grid
     from anamorph.images.hidden import HiddenImages as HiddenImages
-    from anamorph.images.names import match_tissues as match_tissues
     from anamorph.images.participants import Participants as Participants
     from anamorph.images.participants import read_participants as read_participants
+    from anamorph.images.readers import match_tissues as match_tissues
 
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -29,7 +29,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "files": ["FileImages"],
         "grid": ["Grid"],
         "hidden": ["HiddenImages"],
-        "names": ["match_tissues"],
         "participants": ["Participants", "read_participants"],
+        "readers": ["match_tissues"],
     },
 )

@@ -10,7 +10,7 @@ The likelihood of the images says what they are:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.guard import format_shape
+from anamorph.images.grid import format_shape
+from anamorph.images.labels import MOST_CLASSES, one_hot
 from anamorph.likelihoods import LIKELIHOODS
 
 SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
@@ -110,12 +111,15 @@ class ArrayImages:
         channel_axis: int | None = None,
         n_classes: int | None = None,
     ) -> None:
-        self._stack = _Stack(images)
-        shape = (len(self._stack), *self._stack.shape)
+        self._items = _checked_items(images)
+        dtype = self._items[0].dtype
+        shape = (len(self._items), *self._items[0].shape)
         _check_dimensions(shape, channel_axis)
         self._channel_axis = None if channel_axis is None else channel_axis % len(shape)
         self._likelihood = LIKELIHOODS[likelihood]
-        self._check_dtype()
+        scales = SCALES if self._likelihood.scales_integers else {}
+        self._scale = scales.get(dtype, 1.0)
+        self._check_dtype(dtype)
         space = list(shape[1:])
         n_channels = 1
         if self._channel_axis is not None:
@@ -136,7 +140,7 @@ class ArrayImages:
         return range(len(self))
 
     def __len__(self) -> int:
-        return len(self._stack)
+        return len(self._items)
 
     def name(self, n: int) -> str:
         """Return what to call an image in an error message."""
@@ -144,10 +148,9 @@ class ArrayImages:
 
     def read(self, part: slice) -> NDArray[np.float32]:
         """Return images (n, C, *space), NaN where missing."""
-        raw = self._stack.read(part)
+        raw = np.asarray(self._items[part])
         if self.format.holds_labels:
-            classes = np.arange(self.format.n_channels).reshape(-1, *(1,) * len(self.format.space))
-            return np.asarray(raw[:, None] == classes, np.float32)
+            return one_hot(raw, self.format.n_channels)
         images = raw.astype(np.float32)
         if self._scale != 1:
             images /= np.float32(self._scale)
@@ -155,13 +158,16 @@ class ArrayImages:
             return images[:, None]
         images = np.ascontiguousarray(np.moveaxis(images, self._channel_axis, 1))
         if self._likelihood.holds_classes:
-            images /= images.sum(axis=1, keepdims=True)  # NaN in one class makes the voxel missing
+            normalise(images, axis=1)
         return images
 
     def subset(self, numbers: Sequence[int]) -> ArrayImages:
         """Return a collection of some of the images."""
         some = copy(self)
-        some._stack = self._stack.subset(numbers)
+        items = self._items
+        some._items = _checked_items(
+            items[list(numbers)] if isinstance(items, np.ndarray) else [items[n] for n in numbers]
+        )
         return some
 
     def check(self, *, for_fit: bool) -> None:
@@ -175,50 +181,36 @@ class ArrayImages:
         image_bytes = 4 * self.format.n_channels * int(np.prod(self.format.space))
         step = max(1, _CHECKED_BYTES // image_bytes)
         for first in range(0, len(self), step):
-            part = slice(first, min(first + step, len(self)))
-            raw = self._stack.read(part)
+            raw = np.asarray(self._items[first : first + step])
             if not self.format.holds_labels:
                 self._check_values(raw, first)
                 if self._likelihood.holds_classes:
                     self._check_probabilities(raw, first)
             if for_fit:
-                _check_contrast(raw, first)
+                check_contrast(raw, first, self.name)
 
     # ---- checks
 
-    @property
-    def _scale(self) -> float:
-        return SCALES.get(self._stack.dtype, 1.0) if self._likelihood.scales_integers else 1.0
-
-    def _check_dtype(self) -> None:
-        dtype = self._stack.dtype
+    def _check_dtype(self, dtype: np.dtype[Any]) -> None:
         labels = self._likelihood.holds_classes and self._channel_axis is None
-        is_integer = np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.bool_)
+        is_integer = dtype.kind in "biu"
         if labels and not is_integer:
             raise ImageError(
                 f"{self._likelihood.name} images without channel_axis must be integer label maps, "
-                f"got {dtype}; "
-                "give channel_axis if they are probabilities of classes"
+                f"got {dtype}; give channel_axis if they are probabilities of classes"
             )
-        if labels or dtype in SCALES or np.issubdtype(dtype, np.floating):
+        has_known_range = dtype in SCALES or not self._likelihood.scales_integers
+        if labels or dtype.kind == "f" or (is_integer and has_known_range):
             return
-        keeps_integers = not self._likelihood.scales_integers
-        if is_integer and (keeps_integers or self._has_only_zeros_and_ones()):
-            return
-        raise ImageError(
-            f"images must be float, bool, uint8 or uint16, got {dtype}, whose range says nothing "
-            "about the values; convert them, e.g. by images.astype('float32')"
-        )
-
-    def _has_only_zeros_and_ones(self) -> bool:
-        return all(
-            np.isin(self._stack.read(slice(n, n + 1)), (0, 1)).all() for n in range(len(self))
-        )
+        if not is_integer or not all(map(holds_only_zeros_and_ones, self._items)):
+            raise ImageError(
+                f"images must be float, bool, uint8 or uint16, got {dtype}, whose range says "
+                "nothing about the values; convert them, e.g. by images.astype('float32')"
+            )
 
     def _count_classes(self, n_classes: int | None) -> int:
         lowest, highest = 0, 1
-        for n in range(len(self)):
-            labels = self._stack.read(slice(n, n + 1))
+        for n, labels in enumerate(self._items):
             lowest, highest = min(lowest, int(labels.min())), max(highest, int(labels.max()))
             if lowest < 0:
                 raise ImageError(f"labels must be 0, 1, 2, ..., got {lowest} in image {n}")
@@ -227,15 +219,16 @@ class ArrayImages:
                     f"labels must be below {n_classes}, the number of classes of the model, got "
                     f"{highest} in image {n}"
                 )
-            if highest > 255:
+            if highest >= MOST_CLASSES:
                 raise ImageError(
-                    f"labels must be below 256, got {highest} in image {n}; are these label maps?"
+                    f"labels must be below {MOST_CLASSES}, got {highest} in image {n}; are these "
+                    "label maps?"
                 )
         return highest + 1 if n_classes is None else n_classes
 
     def _check_values(self, raw: NDArray[Any], first: int) -> None:
         axes = tuple(range(1, raw.ndim))
-        if np.issubdtype(raw.dtype, np.floating):
+        if raw.dtype.kind == "f":
             for n in np.flatnonzero(np.isinf(raw).any(axis=axes)):
                 raise ImageError(f"image {first + n} contains infinity; NaN marks missing voxels")
             for n in np.flatnonzero(np.isnan(raw).all(axis=axes)):
@@ -258,50 +251,29 @@ class ArrayImages:
             )
 
 
-class _Stack:
-    """Unconverted images of one shape and type, from an array or a list of arrays."""
-
-    def __init__(self, images: ArrayLike | Sequence[Any]) -> None:
-        self._items: NDArray[Any] | list[NDArray[Any]]
-        if isinstance(images, list | tuple):
-            if not images:
-                raise ImageError("no images: the list is empty")
-            self._items = [np.asarray(item) for item in images]
-            self.shape, self.dtype = self._items[0].shape, self._items[0].dtype
-            for n, other in enumerate(self._items):
-                self._check_alike(n, other)
-        else:
-            self._items = np.asarray(images)
-            if self._items.ndim == 0 or len(self._items) == 0:
-                raise ImageError("no images: the array is empty")
-            self.shape, self.dtype = self._items.shape[1:], self._items.dtype
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def read(self, part: slice) -> NDArray[Any]:
-        """Return some images (n, ...), not converted."""
-        if isinstance(self._items, np.ndarray):
-            return self._items[part]
-        return np.stack(self._items[part])
-
-    def subset(self, numbers: Sequence[int]) -> _Stack:
-        """Return some of the images."""
-        if isinstance(self._items, np.ndarray):
-            return _Stack(self._items[list(numbers)])
-        return _Stack([self._items[n] for n in numbers])
-
-    def _check_alike(self, n: int, other: NDArray[Any]) -> None:
-        if other.shape != self.shape:
+def _checked_items(images: ArrayLike | Sequence[Any]) -> NDArray[Any] | list[NDArray[Any]]:
+    """Return unconverted images of one shape and type, as an array or a list of arrays."""
+    if not isinstance(images, list | tuple):
+        array = np.asarray(images)
+        if array.ndim == 0 or len(array) == 0:
+            raise ImageError("no images: the array is empty")
+        return array
+    if not images:
+        raise ImageError("no images: the list is empty")
+    items = [np.asarray(item) for item in images]
+    shape, dtype = items[0].shape, items[0].dtype
+    for n, other in enumerate(items):
+        if other.shape != shape:
             raise ImageError(
-                f"all images must have one shape: image 0 is {format_shape(self.shape)} and image "
+                f"all images must have one shape: image 0 is {format_shape(shape)} and image "
                 f"{n} is {format_shape(other.shape)}; crop, pad or resample them"
             )
-        if other.dtype != self.dtype:
+        if other.dtype != dtype:
             raise ImageError(
-                f"all images must have one type: image 0 is {self.dtype} and image {n} is "
+                f"all images must have one type: image 0 is {dtype} and image {n} is "
                 f"{other.dtype}; convert them"
             )
+    return items
 
 
 def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:
@@ -325,11 +297,32 @@ def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:
         raise ImageError(f"images must not be empty, got shape {shape}")
 
 
-def _check_contrast(raw: NDArray[Any], first: int) -> None:
-    # An image with missing voxels may be constant where it is observed: NaN equals nothing.
-    axes = tuple(range(1, raw.ndim))
-    for n in np.flatnonzero(raw.min(axis=axes) == raw.max(axis=axes)):
+def holds_only_zeros_and_ones(image: NDArray[Any]) -> bool:
+    """Return whether integers stand for themselves, whatever their type."""
+    return bool(((image == 0) | (image == 1)).all())
+
+
+def normalise(probabilities: NDArray[np.float32], axis: int) -> None:
+    """Make probabilities of classes sum to 1; NaN in one class makes the voxel missing."""
+    probabilities /= probabilities.sum(axis=axis, keepdims=True)
+
+
+def check_contrast(images: NDArray[Any], first: int, name: Callable[[int], str]) -> None:
+    """Raise an ImageError if an image is constant.
+
+    An image with missing voxels may be constant where it is observed: NaN equals nothing.
+
+    Parameters
+    ----------
+    images : array of shape (n, ...)
+    first : int
+        Number of the first of them in its collection.
+    name : callable
+        Returns what to call an image, given its number.
+    """
+    axes = tuple(range(1, images.ndim))
+    for n in np.flatnonzero(images.min(axis=axes) == images.max(axis=axes)):
         raise ImageError(
-            f"image {first + n} is constant ({raw[n].flat[0]}): there is nothing to learn from it; "
-            "leave it out"
+            f"{name(first + int(n))} is constant ({images[n].flat[0]}): there is nothing to learn "
+            "from it; leave it out"
         )

@@ -1,25 +1,25 @@
-"""Decoded images in memory-mapped, uncompressed files: each file is decoded once."""
+"""Images that are decoded once: small ones stay in memory, others go to memory-mapped files."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.errors import ImageError
-from anamorph.images.guard import short_reason
+from anamorph.arrays.readable import ReadableImages
+from anamorph.images.errors import ImageError, short_reason
 
 _VERSION = 1
-
-Make = Callable[[], NDArray[Any]]
+_MOST_OF_BUDGET = 1 / 8
 
 
 class Cache:
@@ -33,7 +33,6 @@ class Cache:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        self._store: _Store
         try:
             self._store = _Unnamed() if folder is None else _Folder(Path(folder))
         except OSError as error:
@@ -42,7 +41,9 @@ class Cache:
                 f"({short_reason(error)}): give another cache folder"
             ) from None
 
-    def get(self, name: str, facts: tuple[object, ...], make: Make) -> NDArray[Any]:
+    def get(
+        self, name: str, facts: tuple[object, ...], make: Callable[[], NDArray[Any]]
+    ) -> NDArray[Any]:
         """Return an array: memory-mapped if the cache holds it, else computed and stored.
 
         Parameters
@@ -73,16 +74,6 @@ class Cache:
         return array
 
 
-class _Store(Protocol):
-    def find(self, key: str) -> NDArray[Any] | None: ...
-
-    def keep(self, key: str, array: NDArray[Any]) -> None: ...
-
-    def describe(self, key: str) -> str:
-        """Return where an array is stored, for an error message."""
-        ...
-
-
 class _Folder:
     """A folder with one file per array, which other processes may share."""
 
@@ -92,10 +83,9 @@ class _Folder:
 
     def find(self, key: str) -> NDArray[Any] | None:
         try:
-            array: NDArray[Any] = np.load(self.path_of(key), mmap_mode="r", allow_pickle=False)
+            return np.load(self._folder / key, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
         except (OSError, ValueError, EOFError):  # missing or damaged
             return None
-        return array
 
     def keep(self, key: str, array: NDArray[Any]) -> None:
         """Write an array to a temporary file and rename it: no reader sees half an array."""
@@ -103,15 +93,13 @@ class _Folder:
         try:
             with open(handle, "wb") as file:
                 np.save(file, np.ascontiguousarray(array), allow_pickle=False)
-            os.replace(temporary, self.path_of(key))
+            os.replace(temporary, self._folder / key)
         finally:
             Path(temporary).unlink(missing_ok=True)
 
-    def path_of(self, key: str) -> Path:
-        return self._folder / key
-
     def describe(self, key: str) -> str:
-        return str(self.path_of(key))
+        """Return where an array is stored, for an error message."""
+        return str(self._folder / key)
 
 
 class _Unnamed:
@@ -156,4 +144,39 @@ class _Unnamed:
             self._places[key] = (start, array.dtype, array.shape)
 
     def describe(self, key: str) -> str:
+        """Return where all arrays are stored, for an error message."""
         return f"a temporary file in {tempfile.gettempdir()}"
+
+
+class KeptImages:
+    """A collection that reads every image once.
+
+    A fit needs all images some hundred times, and opening a small file takes longer than the
+    computations on its image.
+
+    Parameters
+    ----------
+    images : ReadableImages
+    shape : tuple of int
+        Of an image, (C, *space).
+    """
+
+    def __init__(self, images: ReadableImages, shape: tuple[int, ...]) -> None:
+        self._images = images
+        self._kept = np.empty((len(images), *shape), np.float32)
+        self._is_kept = np.zeros(len(images), bool)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def read(self, part: slice) -> NDArray[np.float32]:
+        """Return images (n, C, *space), NaN where missing."""
+        if not self._is_kept[part].all():
+            self._kept[part] = self._images.read(part)
+            self._is_kept[part] = True
+        return self._kept[part]
+
+
+def can_be_kept(n_images: int, shape: tuple[int, ...], budget: int) -> bool:
+    """Return whether images of shape (C, *space) take at most an eighth of a budget in bytes."""
+    return 4 * n_images * math.prod(shape) <= _MOST_OF_BUDGET * budget

@@ -13,19 +13,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import ALMOST_ONE, ImageFormat
+from anamorph.images.arrays import ALMOST_ONE, ImageFormat, check_contrast, normalise
 from anamorph.images.cache import Cache
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Affine, Grid, slices_inside
-from anamorph.images.names import identities_of
-from anamorph.images.readers import open_image, suffix_of
-from anamorph.images.readers.labels import as_labels, one_hot
+from anamorph.images.grid import Grid, slices_inside
+from anamorph.images.labels import as_labels, one_hot
+from anamorph.images.readers import identities_of, open_image, suffix_of
 from anamorph.images.readers.resample import resample, resample_labels
 from anamorph.images.readers.source import Source
 from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
@@ -63,6 +63,12 @@ class FileImages:
     format : ImageFormat
     grid : Grid
         The grid of the images with their margin.
+    affine : array of shape (4, 4), or None
+        From voxels to mm; None if the files have none.
+    voxel_size : tuple of float
+        Size of a voxel along each axis, in mm; 1 if the files have no affine.
+    suffix : str
+        Suffix of the first file, e.g. ".nii.gz".
     pad : int
     identities : list of str
         File names without suffix; with their folders where file names repeat.
@@ -93,40 +99,22 @@ class FileImages:
                 f"several files per image are tissue maps, for likelihood={OF_CLASSES!r}, got "
                 f"likelihood={likelihood!r}"
             )
+        as_what = {"as_labels": self._has_labels, "is_scaled": kind.scales_integers}
         self._sources = [
-            [
-                open_image(
-                    path, channel_axis, as_labels=self._has_labels, is_scaled=kind.scales_integers
-                )
-                for path in group
-            ]
-            for group in paths
+            [open_image(path, channel_axis, **as_what) for path in group] for group in paths
         ]
         self._first = self._sources[0][0]
         self._inner = self._first.grid if onto is None else onto
         self._check_alike(resample, None if onto is None else "the model's grid")
         self.pad = pad
         self.grid = self._inner.padded(pad)
+        self.affine, self.voxel_size = self.grid.affine, self.grid.voxel_size
+        self.suffix = suffix_of(self._first.path)
         self._cache, self._given_cache = Cache(cache), cache
         self.format = self._find_format(n_classes)
 
     def __len__(self) -> int:
         return len(self._sources)
-
-    @property
-    def affine(self) -> Affine | None:
-        """Affine (4, 4) from voxels to mm; None if the files have none."""
-        return self.grid.affine
-
-    @property
-    def voxel_size(self) -> tuple[float, ...]:
-        """Size of a voxel along each axis, in mm; 1 if the files have no affine."""
-        return self.grid.voxel_size
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of the first file, e.g. ".nii.gz"."""
-        return suffix_of(self._first.path)
 
     def name(self, n: int) -> str:
         """Return what to call an image in an error message: its file, or files."""
@@ -180,30 +168,27 @@ class FileImages:
             else:
                 voxels = self._read_intensities(n)
                 self._check_values(n, voxels)
-            if for_fit and voxels.min() == voxels.max():  # NaN, where missing, equals nothing
-                raise ImageError(
-                    f"{self.name(n)} is constant ({voxels.flat[0]}): there is nothing to learn "
-                    "from it; leave it out"
-                )
+            if for_fit:
+                check_contrast(voxels[None], n, self.name)
 
     # ---- voxels
 
     def _read_channels(self, n: int) -> NDArray[np.float32]:
         """Return an image (C, *space) without its margin."""
         if self._has_labels:
-            return one_hot(self._read_labels(n), self.format.n_channels)
+            return one_hot(self._read_labels(n), self.format.n_channels).squeeze(0)
         channels = self._read_intensities(n)
         if self._has_tissues:
             channels = np.clip(channels, 0, 1)
             background = np.maximum(0, 1 - channels.sum(axis=0, keepdims=True))
             channels = np.concatenate([channels, background])
         if self._likelihood.holds_classes:
-            channels /= channels.sum(axis=0)  # NaN in one class makes the voxel missing
+            normalise(channels, axis=0)
         return channels
 
     def _read_labels(self, n: int) -> NDArray[np.int16]:
-        labels: NDArray[np.int16] = self._stored(self._sources[n][0])[0]
-        return labels
+        """Return the labels in the file of an image, (1, *space)."""
+        return self._stored(self._sources[n][0])
 
     def _read_intensities(self, n: int) -> NDArray[np.float32]:
         """Return the scaled values in the files of an image, (C, *space)."""
@@ -217,7 +202,7 @@ class FileImages:
         """Return voxels (C, *space) on the common grid, from the cache if decoding is slow."""
         is_elsewhere = source.grid.difference(self._inner) is not None
         if not (source.is_slow or is_elsewhere):
-            return self._decoded(source)
+            return self._decode(source, is_elsewhere)
         facts = (
             os.path.abspath(source.path),
             source.stamp,
@@ -226,11 +211,10 @@ class FileImages:
             self._channel_axis,
             self._inner.facts() if is_elsewhere else None,
         )
-        return self._cache.get(source.path.name, facts, lambda: self._decoded(source))
+        return self._cache.get(source.path.name, facts, lambda: self._decode(source, is_elsewhere))
 
-    def _decoded(self, source: Source) -> NDArray[Any]:
+    def _decode(self, source: Source, is_elsewhere: bool) -> NDArray[Any]:
         voxels = source.load()
-        is_elsewhere = source.grid.difference(self._inner) is not None
         if self._has_labels:
             labels = as_labels(source.path, voxels)
             return resample_labels(labels, source.grid, self._inner) if is_elsewhere else labels
@@ -239,19 +223,16 @@ class FileImages:
     # ---- the format and the grid that all files share
 
     def _find_format(self, n_classes: int | None) -> ImageFormat:
-        n_dims = len(self._inner.space)
-        n_channels = self._first.n_channels
+        last_axis = len(self._inner.space) + 1
+        n_channels = self._first.n_channels or 1
+        axis = None if self._first.n_channels is None else last_axis
         if self._has_labels:
-            count, axis = self._count_classes(n_classes), None
+            n_channels = self._count_classes(n_classes)
         elif self._has_tissues:
-            count, axis = len(self._sources[0]) + 1, n_dims + 1
+            n_channels, axis = len(self._sources[0]) + 1, last_axis
         elif self._channel_axis is not None:
-            count, axis = n_channels or 1, self._channel_axis % (n_dims + 2)
-        elif n_channels is not None:
-            count, axis = n_channels, n_dims + 1
-        else:
-            count, axis = 1, None
-        return ImageFormat(self._likelihood.name, self.grid.space, count, axis)
+            axis = self._channel_axis % (last_axis + 1)
+        return ImageFormat(self._likelihood.name, self.grid.space, n_channels, axis)
 
     def _count_classes(self, n_classes: int | None) -> int:
         highest = 1
@@ -267,20 +248,15 @@ class FileImages:
 
     def _check_alike(self, may_resample: bool, name: str | None) -> None:
         reference = name or self._first.path
-        for source in (source for group in self._sources for source in group):
+        for source in chain.from_iterable(self._sources):
             difference = self._inner.difference(source.grid)
-            if difference is not None and (
-                self._inner.affine is None or source.grid.affine is None
-            ):
-                raise ImageError(
-                    f"{reference} and {source.path} differ in {difference}: bring them to one size "
-                    "first, only NIfTI files can be resampled"
-                )
-            if difference is not None and not may_resample:
-                raise ImageError(
-                    f"{reference} and {source.path} differ in {difference}: use resample=True "
-                    "(--resample) to bring all images onto one grid"
-                )
+            advice = "use resample=True (--resample) to bring all images onto one grid"
+            if self._inner.affine is None or source.grid.affine is None:
+                advice = "bring them to one size first, only NIfTI files can be resampled"
+            elif may_resample:
+                difference = None
+            if difference is not None:
+                raise ImageError(f"{reference} and {source.path} differ in {difference}: {advice}")
             self._check_same_content(source)
 
     def _check_same_content(self, source: Source) -> None:
@@ -303,26 +279,25 @@ class FileImages:
     # ---- checks of one image
 
     def _check_values(self, n: int, voxels: NDArray[np.float32]) -> None:
-        if np.isinf(voxels).any():
+        observed = voxels[~np.isnan(voxels)]
+        if np.isinf(observed).any():
             raise ImageError(f"{self.name(n)} contains infinity: NaN marks missing voxels")
-        if np.isnan(voxels).all():
+        if observed.size == 0:
             raise ImageError(
                 f"{self.name(n)} has no observed voxel on the common grid: leave it out"
             )
         slack = ALMOST_ONE if self._has_tissues else 0.0
-        lowest, highest = np.nanmin(voxels), np.nanmax(voxels)
+        lowest, highest = observed.min(), observed.max()
         if not self._likelihood.accepts(lowest, highest, slack):
             raise ImageError(
                 f"{self.name(n)} holds {lowest:.4g} to {highest:.4g}, and {self._likelihood.name} "
                 f"images have {self._likelihood.range_words}: {self._likelihood.range_advice}"
             )
-        if self._likelihood.holds_classes:
-            self._check_sum(n, voxels.sum(axis=0))
-
-    def _check_sum(self, n: int, total: NDArray[np.float32]) -> None:
-        wrong = total - 1 > ALMOST_ONE  # not where it is NaN
-        if not self._has_tissues:
-            wrong |= 1 - total > ALMOST_ONE
+        if not self._likelihood.holds_classes:
+            return
+        total = voxels.sum(axis=0)
+        most_missing = np.inf if self._has_tissues else ALMOST_ONE  # the rest is background
+        wrong = (total - 1 > ALMOST_ONE) | (1 - total > most_missing)  # not where it is NaN
         if wrong.any():
             raise ImageError(
                 f"{self.name(n)}: probabilities of classes sum to {total[wrong][0]:.4g} at a "

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.guard import format_shape
-
 Affine = NDArray[np.float64]
 
 _SAME_SIZE = 1e-3  # mm
@@ -90,3 +88,8 @@ def slices_inside(grid: Grid, margin: int) -> tuple[slice, ...]:
         Voxels on every side.
     """
     return tuple(slice(margin, margin + length) for length in grid.space)
+
+
+def format_shape(shape: tuple[int, ...]) -> str:
+    """Return a shape in words, e.g. "64 x 48"."""
+    return " x ".join(map(str, shape)) or "a single number"

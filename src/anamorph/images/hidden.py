@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import ArrayImages, ImageFormat
+from anamorph.images.arrays import ArrayImages
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
-from anamorph.images.grid import Affine
 
 
 @dataclass(frozen=True)
@@ -79,44 +78,21 @@ class HiddenImages:
     images : ArrayImages or FileImages
     boxes : Boxes
         One per image.
+
+    Attributes
+    ----------
+    format, identities, voxel_size, affine, pad, suffix
+        Those of the images.
     """
 
     def __init__(self, images: ArrayImages | FileImages, boxes: Boxes) -> None:
-        self._images = images
-        self._boxes = boxes
+        self._images, self._boxes = images, boxes
+        self.format, self.identities = images.format, images.identities
+        self.voxel_size, self.affine = images.voxel_size, images.affine
+        self.pad, self.suffix = images.pad, images.suffix
 
     def __len__(self) -> int:
         return len(self._images)
-
-    @property
-    def format(self) -> ImageFormat:
-        """Grid, channels and likelihood of the images."""
-        return self._images.format
-
-    @property
-    def identities(self) -> Sequence[int] | Sequence[str]:
-        """What tells images apart."""
-        return self._images.identities
-
-    @property
-    def voxel_size(self) -> tuple[float, ...] | None:
-        """Size of a voxel along each axis; None if it is not known."""
-        return self._images.voxel_size
-
-    @property
-    def affine(self) -> Affine | None:
-        """Affine (4, 4) from voxels to mm; None if there is none."""
-        return self._images.affine
-
-    @property
-    def pad(self) -> int:
-        """Margin: voxels that were added on every side."""
-        return self._images.pad
-
-    @property
-    def suffix(self) -> str | None:
-        """Suffix of the files; None if the images are arrays."""
-        return self._images.suffix
 
     def name(self, n: int) -> str:
         """Return what to call an image in an error message."""

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.errors import TableError
-from anamorph.images.guard import short_reason
+from anamorph.images.errors import TableError, short_reason
 from anamorph.images.readers import stem_of
 
 _ID = "participant_id"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anamorph.images.names import common_beginning
+from anamorph.images.readers import common_beginning
 
 LATENTS = {
     "joint": "each changes shape and appearance together",

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from anamorph.storage.errors import ModelFileError as ModelFileError
     from anamorph.storage.errors import WriteError as WriteError
     from anamorph.storage.modelfile import Origin as Origin
+    from anamorph.storage.outputs import write_nifti as write_nifti
     from anamorph.storage.tables import read_latents as read_latents
     from anamorph.storage.tables import write_latents as write_latents
-    from anamorph.storage.volumes import write_nifti as write_nifti
 
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "errors": ["ModelFileError", "WriteError"],
         "modelfile": ["Origin"],
+        "outputs": ["write_nifti"],
         "tables": ["read_latents", "write_latents"],
-        "volumes": ["write_nifti"],
     },
 )

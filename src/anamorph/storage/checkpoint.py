@@ -20,7 +20,7 @@ from anamorph.fitting.sites import OwnSites
 from anamorph.fitting.state import State, Turn
 from anamorph.model.settings import Settings
 from anamorph.storage.errors import ModelFileError
-from anamorph.storage.modelfile import PARAMETER_ARRAYS, parameters_from
+from anamorph.storage.modelfile import parameter_arrays, parameters_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
 _VERSION = 1
@@ -94,9 +94,7 @@ def state_tensors(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
     if turn is None:
         raise ValueError("a fit has no checkpoint before its first iteration")
     arrays: dict[str, NDArray[Any]] = {
-        name: getattr(state.parameters, name) for name in PARAMETER_ARRAYS
-    }
-    arrays |= {
+        **parameter_arrays(state.parameters),
         "latent_scatter": sums.scatter,
         "covariance_sum": sums.covariance_sum,
         "transform": turn.transform,

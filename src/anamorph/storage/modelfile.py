@@ -18,8 +18,7 @@ from anamorph.storage.errors import ModelFileError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
 _VERSION = 1
-#: Names of the arrays of `Parameters`, in its order.
-PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
+_PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,6 @@ class StoredModel:
 
 def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
     """Write a model file."""
-    arrays = {name: getattr(model.parameters, name) for name in PARAMETER_ARRAYS}
     facts = {
         "arguments": {name: _plain(value) for name, value in model.arguments.items()},
         "format": asdict(model.format),
@@ -91,7 +89,7 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "objective": model.objective,
         "origin": {name: _plain(value) for name, value in vars(model.origin).items()},
     }
-    write_tensors(path, "model", _VERSION, arrays, facts)
+    write_tensors(path, "model", _VERSION, parameter_arrays(model.parameters), facts)
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
@@ -124,9 +122,14 @@ def _origin_from(facts: Mapping[str, Any]) -> Origin:
     )
 
 
+def parameter_arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:
+    """Return the arrays of parameters by their names, in the order of `Parameters`."""
+    return {name: getattr(parameters, name) for name in _PARAMETER_ARRAYS}
+
+
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
     """Return parameters from a dict of arrays by their names."""
-    named: dict[str, Any] = {name: arrays[name] for name in PARAMETER_ARRAYS}
+    named: dict[str, Any] = {name: arrays[name] for name in _PARAMETER_ARRAYS}
     return Parameters(**named)
 
 

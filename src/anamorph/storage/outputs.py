@@ -6,23 +6,28 @@
   classes, intensities outside 0 to 1).
 """
 
+# mypy: disable-error-code="no-untyped-call"
+
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nibabel as nib
 import numpy as np
-from numpy.typing import NDArray
+from nibabel.spatialimages import HeaderDataError
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from anamorph.images.arrays import ImageFormat
-from anamorph.images.grid import slices_inside
-from anamorph.images.readers import pictures
+from anamorph.images.errors import ImageError, short_reason
+from anamorph.images.grid import Affine, slices_inside
+from anamorph.images.readers import nifti, pictures
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.storage.modelfile import Origin
 from anamorph.storage.replace import replacing
-from anamorph.storage.volumes import write_nifti
 
 _SLACK = 0.1  # how far the mean of images from 0 to 1 may leave that range
 _WHITE = 255
@@ -114,3 +119,39 @@ def _write_picture(path: Path, pixels: NDArray[Any]) -> None:
 def _write_array(path: Path, voxels: NDArray[Any]) -> None:
     with replacing(path) as temporary:
         np.save(temporary, np.ascontiguousarray(voxels), allow_pickle=False)
+
+
+def write_nifti(path: str | os.PathLike[str], image: ArrayLike, affine: Affine | None) -> None:
+    """Write an image to a NIfTI-1 file, completely or not at all.
+
+    Parameters
+    ----------
+    path : path
+        Ends with .nii or .nii.gz.
+    image : array of shape (*space) or (x, y, z, C)
+        May contain NaN. Written as float32 if it holds floats.
+    affine : array of shape (4, 4), or None
+        From voxels to mm; None for the identity.
+
+    Raises
+    ------
+    ImageError
+        If NIfTI cannot hold the image.
+    WriteError
+        If the file cannot be written.
+    """
+    path = Path(path)
+    if not path.name.lower().endswith(nifti.SUFFIXES):
+        raise ImageError(f"{path} must end with .nii or .nii.gz")
+    voxels = np.asarray(image)
+    if voxels.dtype.kind == "b":
+        voxels = voxels.astype(np.uint8)
+    elif voxels.dtype.kind == "f":
+        voxels = voxels.astype(np.float32)
+    try:
+        volume = nib.Nifti1Image(voxels, np.eye(4) if affine is None else affine)
+        volume.header.set_xyzt_units("mm")
+    except HeaderDataError as error:
+        raise ImageError(f"{path} cannot be written: {short_reason(error)}") from None
+    with replacing(path, ".nii.gz" if path.name.lower().endswith(".gz") else ".nii") as temporary:
+        nib.save(volume, temporary)

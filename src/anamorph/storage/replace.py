@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anamorph.images.guard import short_reason
+from anamorph.images.errors import short_reason
 from anamorph.storage.errors import WriteError
 
 

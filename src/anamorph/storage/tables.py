@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.images.errors import TableError
 from anamorph.images.participants import read_participants
 from anamorph.storage.replace import replacing
-
-Float64Array = NDArray[np.float64]
 
 
 def write_table(

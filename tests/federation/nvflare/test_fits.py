@@ -15,7 +15,7 @@ pytest.importorskip("nvflare")
 
 from anamorph import ShapeAppearanceModel
 from anamorph.federation.site.audit import AuditLog
-from anamorph.images.names import identities_of
+from anamorph.images.readers import identities_of
 from tests.federation.nvflare.hospitals import (
     PATIENCE,
     SIZES,

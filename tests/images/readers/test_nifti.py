@@ -9,7 +9,7 @@ import pytest
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.storage.errors import WriteError
-from anamorph.storage.volumes import write_nifti
+from anamorph.storage.outputs import write_nifti
 from tests.images.filemaking import EVERYTHING, noise, rotated_affine, save_nifti
 
 

@@ -44,7 +44,7 @@ class ImageArguments:
 
     def find(self) -> ImageList:
         """Return the files of all images, naturally sorted, and the names of the images."""
-        from anamorph.images.names import identities_of, match_tissues
+        from anamorph.images.readers import identities_of, match_tissues
 
         files: list[tuple[Path, ...]]
         if self.tissues:

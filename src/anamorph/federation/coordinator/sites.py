@@ -26,7 +26,7 @@ from anamorph.federation.protocol.wire import BLOCK_BYTES, Message
 from anamorph.fitting.sums import Move, Sums
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
-from anamorph.storage.modelfile import PARAMETER_ARRAYS
+from anamorph.storage.modelfile import parameter_arrays
 
 _MOST_ATTEMPTS = 8
 
@@ -194,7 +194,7 @@ class FederatedSites:
         """Send large arrays that changed in blocks; return the rest for the question to carry."""
         if self._parameters is None:
             return None
-        arrays = {name: getattr(self._parameters, name) for name in PARAMETER_ARRAYS}
+        arrays = parameter_arrays(self._parameters)
         changed = {
             name: array for name, array in arrays.items() if self._sent.get(name) is not array
         }

@@ -1,14 +1,19 @@
-"""Readers of image files: NIfTI, pictures and arrays. The suffix of a file chooses its reader."""
+"""Readers of image files: NIfTI, pictures and arrays. The suffix of a file chooses its reader.
+
+Names of files also name the images, and tell which tissue maps belong together.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from anamorph.images.errors import ImageError
-from anamorph.images.guard import read_stamp
 from anamorph.images.readers import nifti, numpyfiles, pictures
-from anamorph.images.readers.source import Source
+from anamorph.images.readers.source import Source, read_stamp
 
 SUFFIXES = (*nifti.SUFFIXES, *pictures.SUFFIXES, *numpyfiles.SUFFIXES)
 
@@ -37,15 +42,15 @@ def open_image(
     if suffix in nifti.SUFFIXES:
         source = nifti.open_nifti(path, has_channels=channel_axis is not None)
     elif suffix in pictures.SUFFIXES:
-        source = pictures.open_picture(path, as_labels=as_labels, is_scaled=is_scaled)
+        source = pictures.open_picture(path, as_labels=as_labels)
     elif suffix in numpyfiles.SUFFIXES:
-        source = numpyfiles.open_array(path, channel_axis, is_scaled=is_scaled and not as_labels)
+        source = numpyfiles.open_array(path, channel_axis, as_labels=as_labels)
     else:
         read_stamp(path)  # a missing file has another error
         raise ImageError(
             f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out"
         )
-    return source if is_scaled else replace(source, scale=None)
+    return source if is_scaled else replace(source, scale=None, has_known_range=True)
 
 
 def suffix_of(path: Path) -> str:
@@ -57,3 +62,68 @@ def suffix_of(path: Path) -> str:
 def stem_of(path: Path) -> str:
     """Return the name of an image file without its suffix."""
     return path.name[: len(path.name) - len(suffix_of(path))]
+
+
+def identities_of(paths: Sequence[Path]) -> list[str]:
+    """Return a different name for every file: its stem, with folders where stems repeat."""
+    stems = [stem_of(path) for path in paths]
+    if len(set(stems)) == len(stems):
+        return stems
+    absolute = [Path(os.path.abspath(path)) for path in paths]
+    common = os.path.commonpath([path.parent for path in absolute])
+    names: dict[str, Path] = {}
+    for path in absolute:
+        name = str(path.relative_to(common).with_name(stem_of(path)))
+        if name in names:
+            raise ImageError(f"{names[name]} and {path} are one image: leave one of them out")
+        names[name] = path
+    return list(names)
+
+
+def match_tissues(*classes: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, ...]]:
+    """Return the tissue maps of every image, matching the files of all classes in order.
+
+    Parameters
+    ----------
+    *classes : lists of paths
+        The files of one class, in the same order for every class.
+
+    Returns
+    -------
+    list of tuples of Path
+        For `FileImages`.
+
+    Examples
+    --------
+    >>> match_tissues(["rc1a.nii", "rc1b.nii"], ["rc2a.nii", "rc2b.nii"])[0]
+    (PosixPath('rc1a.nii'), PosixPath('rc2a.nii'))
+    """
+    counts = [len(files) for files in classes]
+    if not counts or min(counts) == 0:
+        raise ImageError("no tissue maps: a list of files is empty")
+    if len(set(counts)) > 1:
+        raise ImageError(
+            f"every class needs one tissue map per image, got {', '.join(map(str, counts))} files"
+        )
+    subjects = [_without_common_parts([os.fspath(file) for file in files]) for files in classes]
+    images = list(zip(*([Path(file) for file in files] for files in classes), strict=True))
+    for image, names in zip(images, zip(*subjects, strict=True), strict=True):
+        if len(set(names)) > 1:
+            raise ImageError(
+                f"{image[0]} and {image[1]} do not look like maps of one image: is a file missing?"
+            )
+    return images
+
+
+def _without_common_parts(names: list[str]) -> list[str]:
+    """Return names without their common beginning and their common end."""
+    start = len(common_beginning(names))
+    rests = [name[start:] for name in names]
+    end = len(common_beginning([rest[::-1] for rest in rests]))
+    return [rest[: len(rest) - end] for rest in rests]
+
+
+def common_beginning(names: Sequence[str]) -> str:
+    """Return the characters that all names begin with."""
+    columns = takewhile(lambda characters: len(set(characters)) == 1, zip(*names, strict=False))
+    return "".join(column[0] for column in columns)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import gzip
 import math
 import os
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,22 +20,12 @@ from nibabel.wrapstruct import WrapStructError
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Affine, Grid
-from anamorph.images.guard import check_size, format_shape, quiet, read_stamp, reading
-from anamorph.images.readers.source import Source, check_numbers, scale_of
+from anamorph.images.grid import Affine, Grid, format_shape
+from anamorph.images.readers.source import Source, check_size, quiet, read_stamp, reading, scale_of
 
 SUFFIXES = (".nii", ".nii.gz")
 
-_KIND = "a NIfTI file"
-_DAMAGE = (
-    OSError,
-    HeaderDataError,
-    WrapStructError,
-    EOFError,
-    OverflowError,
-    ValueError,
-    zlib.error,
-)
+_reading = partial(reading, kind="a NIfTI file", damage=(HeaderDataError, WrapStructError))
 _HEADERS = {348: Nifti1Header, 540: Nifti2Header}  # by their size, which is what they begin with
 _GZIP_MAGIC = b"\x1f\x8b"
 _FARTHEST = 1e9  # mm
@@ -58,14 +47,14 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
     """
     stamp = read_stamp(path)
     is_compressed = _is_compressed(path)
-    with reading(path, _KIND, _DAMAGE), quiet():
+    with _reading(path), quiet():
         header = _read_header(path)
         proxy = ArrayProxy(os.fspath(path), header, mmap=False)
         affine = np.array(header.get_best_affine(), np.float64)
     shape = tuple(int(length) for length in proxy.shape)
     n_bytes = int(proxy.offset) + math.prod(shape) * proxy.dtype.itemsize
     check_size(path, shape, n_bytes, stamp[0], is_compressed=is_compressed)
-    check_numbers(path, proxy.dtype)
+    scale = scale_of(path, proxy.dtype)
     _check_affine(path, affine)
     space, channels = _split_shape(path, shape, has_channels)
     is_raw = (proxy.slope, proxy.inter) == (1, 0)
@@ -73,7 +62,7 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
         path=path,
         grid=Grid(space, affine),
         n_channels=channels[0] if channels else None,
-        scale=scale_of(proxy.dtype) if is_raw else None,
+        scale=scale if is_raw else None,
         is_slow=is_compressed,
         stamp=stamp,
         decode=partial(_decode, path, (*space, *channels)),
@@ -97,7 +86,7 @@ def _read_header(path: Path) -> Nifti1Header:
 
 
 def _decode(path: Path, shape: tuple[int, ...]) -> NDArray[Any]:
-    with reading(path, _KIND, _DAMAGE):
+    with _reading(path):
         with quiet():
             proxy = ArrayProxy(os.fspath(path), _read_header(path), mmap=False)
         with np.errstate(all="ignore"):

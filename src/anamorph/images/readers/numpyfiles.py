@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,26 +16,18 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Grid
-from anamorph.images.guard import check_size, format_shape, quiet, read_stamp, reading
-from anamorph.images.readers.source import Source, check_numbers, check_range_is_known, scale_of
+from anamorph.images.grid import Grid, format_shape
+from anamorph.images.readers.source import Source, check_size, quiet, read_stamp, reading, scale_of
 
 SUFFIXES = (".npy", ".npz")
 
-_KIND = "an array"
-_DAMAGE = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    tokenize.TokenError,
-    EOFError,
-    zlib.error,
-    zipfile.BadZipFile,
-    RuntimeError,  # an encrypted member, or compressed by a method that zipfile does not know
-)
+_HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+# RuntimeError: an encrypted member, or compressed by a method that zipfile does not know.
+_DAMAGE = (tokenize.TokenError, zipfile.BadZipFile, RuntimeError)
+_reading = partial(reading, kind="an array", damage=_DAMAGE)
 
 
-def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Source:
+def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
     """Open a file with one array.
 
     Parameters
@@ -44,8 +35,8 @@ def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Sour
     path : Path
     channel_axis : int or None
         Axis of the stack of images that holds channels.
-    is_scaled : bool
-        Whether integers stand for values from 0 to 1. Their type must then say which.
+    as_labels : bool
+        Whether integers are labels, and do not stand for values from 0 to 1.
 
     Returns
     -------
@@ -53,10 +44,10 @@ def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Sour
     """
     stamp = read_stamp(path)
     is_compressed = path.suffix.lower() == ".npz"
-    with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, n_stored):
+    with _reading(path), quiet(), _opened(path) as (stream, n_stored):
         shape, dtype = _read_header(path, stream)
         n_bytes = stream.tell() + math.prod(shape) * dtype.itemsize
-    check_numbers(path, dtype)
+    scale = scale_of(path, dtype)
     check_size(path, shape, n_bytes, n_stored, is_compressed=is_compressed)
     axis = _axis_of_channels(path, shape, channel_axis)
     space = tuple(length for n, length in enumerate(shape) if n != axis)
@@ -69,10 +60,11 @@ def open_array(path: Path, channel_axis: int | None, *, is_scaled: bool) -> Sour
         path=path,
         grid=Grid(space),
         n_channels=None if axis is None else shape[axis],
-        scale=scale_of(dtype),
+        scale=scale,
         is_slow=is_compressed,
         stamp=stamp,
-        decode=partial(_decode, path, axis, is_scaled),
+        decode=partial(_decode, path, axis),
+        has_known_range=as_labels,
     )
 
 
@@ -97,12 +89,9 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], int]]:
 
 def _read_header(path: Path, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = npy.read_magic(stream)
-    if version == (1, 0):
-        shape, _, dtype = npy.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, _, dtype = npy.read_array_header_2_0(stream)
-    else:
+    if version not in _HEADER_READERS:
         raise ImageError(f"{path} has version {version} of the .npy format: save it again")
+    shape, _, dtype = _HEADER_READERS[version](stream)
     return shape, dtype
 
 
@@ -118,9 +107,7 @@ def _axis_of_channels(path: Path, shape: tuple[int, ...], channel_axis: int | No
     return channel_axis % n_axes - 1
 
 
-def _decode(path: Path, axis: int | None, is_scaled: bool) -> NDArray[Any]:
-    with reading(path, _KIND, _DAMAGE), quiet(), _opened(path) as (stream, _):
+def _decode(path: Path, axis: int | None) -> NDArray[Any]:
+    with _reading(path), quiet(), _opened(path) as (stream, _):
         voxels: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
-    if is_scaled:
-        check_range_is_known(path, voxels)
     return voxels if axis is None else np.moveaxis(voxels, axis, -1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,32 +16,20 @@ from PIL import Image, ImageOps
 
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid
-from anamorph.images.guard import check_size, quiet, read_stamp, reading
-from anamorph.images.readers.source import Source, check_range_is_known
+from anamorph.images.readers.source import Source, check_size, quiet, read_stamp, reading
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
-_KIND = "a picture"
 _FORMATS = ("PNG", "JPEG", "TIFF")
-_DAMAGE = (
-    OSError,
-    Image.DecompressionBombError,
-    SyntaxError,  # raised by Pillow for damaged files
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    struct.error,
-    zlib.error,
-)
+_DAMAGE = (Image.DecompressionBombError, TypeError, LookupError, struct.error)
+_reading = partial(reading, kind="a picture", damage=_DAMAGE)
 _SCALES = {"1": 1.0, "I": None, "F": None, "I;16": 65535.0}  # others have 8 bits
 _WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
 _ORIENTATION = 0x0112  # EXIF; 5 and above swap rows and columns
 _OPAQUE = 128
 
 
-def open_picture(path: Path, *, as_labels: bool, is_scaled: bool = True) -> Source:
+def open_picture(path: Path, *, as_labels: bool) -> Source:
     """Open a picture, whose pixels are (rows, columns) or (rows, columns, 3).
 
     Parameters
@@ -50,15 +37,13 @@ def open_picture(path: Path, *, as_labels: bool, is_scaled: bool = True) -> Sour
     path : Path
     as_labels : bool
         Whether the values of an indexed picture are its indices, not its colours.
-    is_scaled : bool
-        Whether integers stand for values from 0 to 1, by default. Their type must then say which.
 
     Returns
     -------
     Source
     """
     stamp = read_stamp(path)
-    with reading(path, _KIND, _DAMAGE), quiet(), Image.open(path, formats=_FORMATS) as image:
+    with _reading(path), quiet(), Image.open(path, formats=_FORMATS) as image:
         mode = _pixel_mode(image, as_labels)
         space = (image.height, image.width)
         if image.format == "TIFF" and getattr(image, "n_frames", 1) > 1:
@@ -76,7 +61,8 @@ def open_picture(path: Path, *, as_labels: bool, is_scaled: bool = True) -> Sour
         scale=_SCALES.get(mode, 255.0),
         is_slow=True,
         stamp=stamp,
-        decode=partial(_decode, path, as_labels, is_scaled and not as_labels),
+        decode=partial(_decode, path, as_labels),
+        has_known_range=as_labels,
     )
 
 
@@ -110,8 +96,8 @@ def _pixel_mode(image: Image.Image, as_labels: bool) -> str:
     return "RGBA" if has_alpha else "RGB"
 
 
-def _decode(path: Path, as_labels: bool, is_scaled: bool) -> NDArray[Any]:
-    with reading(path, _KIND, _DAMAGE), quiet(), Image.open(path, formats=_FORMATS) as image:
+def _decode(path: Path, as_labels: bool) -> NDArray[Any]:
+    with _reading(path), quiet(), Image.open(path, formats=_FORMATS) as image:
         mode = _pixel_mode(image, as_labels)
         if image.format == "TIFF":
             with _standard_error_closed():
@@ -123,6 +109,4 @@ def _decode(path: Path, as_labels: bool, is_scaled: bool) -> NDArray[Any]:
         colours = pixels[..., :-1].astype(np.float32)
         colours[pixels[..., -1] < _OPAQUE] = np.nan
         return colours if mode == "RGBA" else colours[..., 0]
-    if is_scaled:
-        check_range_is_known(path, pixels)
     return pixels

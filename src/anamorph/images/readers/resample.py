@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import affine_transform
 
-from anamorph.images.grid import Grid
-from anamorph.images.readers.labels import MISSING
+from anamorph.arrays.typing import BoolArray
+from anamorph.images.grid import Affine, Grid
+from anamorph.images.labels import MISSING
 
 _HALF = 0.5  # the field of view ends half a voxel beyond the centres of the outermost voxels
 
@@ -30,8 +31,7 @@ def resample(image: NDArray[Any], source: Grid, target: Grid) -> NDArray[np.floa
         NaN outside the field of view, and where most of the interpolation weight is on missing
         voxels.
     """
-    transform = _voxels_to_voxels(source, target)
-    outside = _find_outside(transform, source, target)
+    transform, outside = _match_grids(source, target)
     result = np.empty((len(image), *target.space), np.float32)
     for channel, interpolated in zip(image.astype(np.float32), result, strict=True):
         missing = np.isnan(channel)
@@ -46,22 +46,34 @@ def resample(image: NDArray[Any], source: Grid, target: Grid) -> NDArray[np.floa
 
 def resample_labels(labels: NDArray[np.int16], source: Grid, target: Grid) -> NDArray[np.int16]:
     """Return the labels of the nearest voxels, MISSING outside; shapes as in `resample`."""
-    transform = _voxels_to_voxels(source, target)
-    outside = _find_outside(transform, source, target)
+    transform, outside = _match_grids(source, target)
     result = np.stack([_interpolate(channel, transform, target, 0) for channel in labels])
     result[:, outside] = MISSING
     return result
 
 
-def _voxels_to_voxels(source: Grid, target: Grid) -> NDArray[np.float64]:
-    """Return the affine (4, 4) from voxels of the target to voxels of the source."""
+def _match_grids(source: Grid, target: Grid) -> tuple[Affine, BoolArray]:
+    """Return the affine (4, 4) from voxels of the target to those of the source, and its limits.
+
+    Returns
+    -------
+    transform : array of shape (4, 4)
+    outside : array of shape target.space
+        Whether a voxel of the target is outside the field of view of the source.
+    """
     if source.affine is None or target.affine is None:
         raise ValueError("both grids must have an affine")
-    return np.asarray(np.linalg.solve(source.affine, target.affine), np.float64)
+    transform = np.asarray(np.linalg.solve(source.affine, target.affine), np.float64)
+    voxels = np.ogrid[tuple(slice(length) for length in _shape_in_3d(target.space))]
+    outside = np.zeros(_shape_in_3d(target.space), np.bool_)
+    for row, length in zip(transform[:3], _shape_in_3d(source.space), strict=True):
+        position = sum((step * index for step, index in zip(row, voxels, strict=False)), row[3])
+        outside |= (position < -_HALF) | (position > length - _HALF)
+    return transform, outside.reshape(target.space)
 
 
 def _interpolate(
-    channel: NDArray[Any], transform: NDArray[np.float64], target: Grid, order: int
+    channel: NDArray[Any], transform: Affine, target: Grid, order: int
 ) -> NDArray[Any]:
     """Interpolate one channel; the outermost voxels extend beyond the grid."""
     result: NDArray[Any] = affine_transform(
@@ -73,16 +85,6 @@ def _interpolate(
         mode="nearest",
     )
     return result.reshape(target.space)
-
-
-def _find_outside(transform: NDArray[np.float64], source: Grid, target: Grid) -> NDArray[np.bool_]:
-    """Return the voxels of the target that are outside the field of view of the source."""
-    voxels = np.ogrid[tuple(slice(length) for length in _shape_in_3d(target.space))]
-    outside = np.zeros(_shape_in_3d(target.space), np.bool_)
-    for row, length in zip(transform[:3], _shape_in_3d(source.space), strict=True):
-        position = sum((step * index for step, index in zip(row, voxels, strict=False)), row[3])
-        outside |= (position < -_HALF) | (position > length - _HALF)
-    return outside.reshape(target.space)
 
 
 def _shape_in_3d(space: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Label maps: integers in files, one channel per class in a model."""
+"""Label maps: integers in arrays and files, one channel per class in a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from anamorph.images.errors import ImageError
 
 MISSING = -1
-_MOST_CLASSES = 256
+MOST_CLASSES = 256
 
 
 def as_labels(path: Path, voxels: NDArray[Any]) -> NDArray[np.int16]:
@@ -27,17 +27,17 @@ def as_labels(path: Path, voxels: NDArray[Any]) -> NDArray[np.int16]:
     else:
         missing = np.False_
     lowest, highest = voxels.min(), voxels.max()
-    if lowest < 0 or highest >= _MOST_CLASSES:
+    if lowest < 0 or highest >= MOST_CLASSES:
         raise ImageError(
             f"{path} holds {lowest:.6g} to {highest:.6g}, and labels are 0 to "
-            f"{_MOST_CLASSES - 1}: is it a label map?"
+            f"{MOST_CLASSES - 1}: is it a label map?"
         )
     return np.where(missing, np.int16(MISSING), voxels.astype(np.int16))
 
 
-def one_hot(labels: NDArray[np.int16], n_classes: int) -> NDArray[np.float32]:
-    """Return labels (*space) as channels (n_classes, *space) of 0 and 1, NaN where missing."""
-    classes = np.arange(n_classes, dtype=np.int16).reshape(-1, *(1,) * labels.ndim)
-    channels = np.asarray(labels == classes, np.float32)
-    channels[:, labels == MISSING] = np.nan
+def one_hot(labels: NDArray[Any], n_classes: int) -> NDArray[np.float32]:
+    """Return labels (n, *space) as channels (n, n_classes, *space), NaN where missing."""
+    classes = np.arange(n_classes, dtype=np.int16).reshape(-1, *(1,) * (labels.ndim - 1))
+    channels = np.asarray(labels[:, None] == classes, np.float32)
+    np.moveaxis(channels, 1, -1)[labels == MISSING] = np.nan
     return channels
