@@ -12,8 +12,14 @@ from matplotlib.figure import Figure
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.checks import check_integer
-from anamorph.plots.model_images import along_mode, mean_image
-from anamorph.plots.panels import model_frame, model_palette, panel_size, signed
+from anamorph.plots.panels import (
+    along_mode,
+    mean_image,
+    model_frame,
+    model_palette,
+    panel_size,
+    signed,
+)
 from anamorph.plots.rendering import Limits
 
 

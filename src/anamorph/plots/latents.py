@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.model.checks import check_integer
 from anamorph.plots.panels import AnyFigure, axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 
-Array = NDArray[np.floating]
 _MOST_CATEGORIES = 10  # numbers with more different values are a quantity
 # Okabe and Ito's colours, in an order for a white background.
 _CATEGORY_COLOURS = (HUES[4], HUES[0], HUES[2], MISSING, HUES[1], HUES[5], BACKGROUND, HUES[3])

@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.likelihoods import LIKELIHOODS
 
-Array = NDArray[np.floating]
 Limits = tuple[float, float]
 
 BACKGROUND = "#000000"

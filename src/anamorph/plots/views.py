@@ -29,9 +29,8 @@ from matplotlib.image import AxesImage
 from nibabel.orientations import io_orientation
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.geometry.fields import check_voxel_size
-
-Array = NDArray[np.floating]
 
 _GAP = 0.03  # between slices, as a share of the longest side of a volume
 _SIDES = (("L", "R"), ("P", "A"), ("I", "S"))  # of the axes of the body

@@ -9,18 +9,23 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
 from anamorph.plots import plot_deformation, plot_log_jacobian
 from anamorph.plots.deformations import jacobian_label
-from anamorph.plots.model_images import mean_image
-from anamorph.plots.panels import draw_rows, keys_per_row, model_frame, model_palette, panel_size
+from anamorph.plots.panels import (
+    draw_rows,
+    keys_per_row,
+    mean_image,
+    model_frame,
+    model_palette,
+    panel_size,
+)
 from anamorph.plots.rendering import HUES, MISSING, background_class
-from anamorph.report.variance import ModeShares
+from anamorph.report.measures import ModeShares
 
-Array = NDArray[np.floating]
 Voxel = tuple[int, ...] | None
 
 BLUE, ORANGE, GREEN = HUES[4], HUES[5], HUES[2]

@@ -9,8 +9,9 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import duration
 from anamorph.latents import mode_standard_deviations
@@ -22,8 +23,7 @@ from anamorph.plots import (
     plot_objective,
     plot_samples,
 )
-from anamorph.plots.model_images import observed_images
-from anamorph.plots.panels import image_titles
+from anamorph.plots.panels import image_titles, observed_images
 from anamorph.report.figures import (
     Voxel,
     mean_figure,
@@ -31,13 +31,18 @@ from anamorph.report.figures import (
     times_figure,
     warps_figure,
 )
-from anamorph.report.markup import Section, make_paragraph, make_picture, make_table
-from anamorph.report.selection import Examined
+from anamorph.report.markup import (
+    Section,
+    format_count,
+    format_number,
+    format_percent,
+    make_paragraph,
+    make_picture,
+    make_table,
+    short_names,
+)
+from anamorph.report.measures import Examined, ModeShares
 from anamorph.report.settings import HEADER, settings_rows
-from anamorph.report.variance import ModeShares
-from anamorph.report.wording import format_count, format_number, format_percent, short_names
-
-Array = NDArray[np.floating]
 
 _MOST_MODES = 6
 _MOST_SHOWN = 6  # images in a row

@@ -13,15 +13,26 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph import __version__
+from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import duration
-from anamorph.plots.model_images import Images, checked_latents
+from anamorph.plots.panels import Images, checked_latents
 from anamorph.report.figures import STYLE, find_meeting_point
-from anamorph.report.markup import Section, make_facts, make_paragraph
+from anamorph.report.markup import (
+    LATENTS,
+    Section,
+    format_count,
+    format_lengths,
+    format_percent,
+    grid_unit,
+    make_facts,
+    make_paragraph,
+)
+from anamorph.report.measures import Examined, ModeShares, examine, mode_shares
 from anamorph.report.sections import (
     fit_section,
     fits_section,
@@ -32,19 +43,8 @@ from anamorph.report.sections import (
     settings_section,
     warps_section,
 )
-from anamorph.report.selection import Examined, examine
-from anamorph.report.variance import ModeShares, mode_shares
-from anamorph.report.wording import (
-    LATENTS,
-    format_count,
-    format_lengths,
-    format_percent,
-    grid_unit,
-)
 from anamorph.storage.errors import WriteError
 from anamorph.storage.replace import replacing
-
-Array = NDArray[np.floating]
 
 CITATION = f"""\
 <p>If this model is part of your work, please cite the paper that introduced the method:</p>

@@ -79,7 +79,7 @@ def _images_along(
     model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
 ) -> Iterator[NDArray[np.floating]]:
     """Yield images (C, *space), all places of the first mode first."""
-    from anamorph.plots.model_images import along_mode
+    from anamorph.plots.panels import along_mode
 
     for mode in modes:
         yield from along_mode(model, mode - 1, places, "both")
