@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
 from anamorph.images.names import common_beginning
 
@@ -62,13 +62,14 @@ def make_paragraph(text: str) -> str:
 
 
 def make_picture(
-    figure: Figure, caption: str, alternative: str, *, is_drawing: bool = False
+    figure: Figure | SubFigure, caption: str, alternative: str, *, is_drawing: bool = False
 ) -> str:
     """Return a figure with its caption; a click enlarges it.
 
     Parameters
     ----------
     figure : Figure
+        One of its own: a part of another is refused.
     caption : str
         Plain text below the figure.
     alternative : str
@@ -76,6 +77,7 @@ def make_picture(
     is_drawing : bool
         Whether the figure consists of lines and points, which stay sharp as SVG; False by default.
     """
+    assert isinstance(figure, Figure)
     buffer = io.BytesIO()
     kind = "svg" if is_drawing else "png"
     metadata = {"Date": None} if is_drawing else {"Software": None}

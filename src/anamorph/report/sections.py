@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from anamorph.arrays.typing import Array
@@ -99,9 +97,7 @@ def _modes_picture(
     if len(shown) == len(modes):
         how_many = f"all {len(modes)}"
     caption = f"{title}: {how_many}, each with its share of variance."
-    return make_picture(
-        _own_figure(figure), caption, f"{title} from minus 5 to plus 5 standard deviations"
-    )
+    return make_picture(figure, caption, f"{title} from minus 5 to plus 5 standard deviations")
 
 
 def _shares_caption(model: ShapeAppearanceModel, shares: ModeShares) -> str:
@@ -127,9 +123,7 @@ def samples_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
         "Images drawn at random from the model; no such image was ever observed. Below each is the "
         "one with the opposite latents: a good model looks as plausible in both directions."
     )
-    body = make_picture(
-        _own_figure(figure), caption, "Random images of the model, in opposite pairs"
-    )
+    body = make_picture(figure, caption, "Random images of the model, in opposite pairs")
     return Section("samples", "Random samples", body)
 
 
@@ -167,7 +161,7 @@ def _fits_picture(
         )
     values = ", ".join(f"{examined.names[n]} ({format_number(examined.fit[n])})" for n in chosen)
     caption = f"{title}: {values}; in brackets the log-likelihood per voxel."
-    return make_picture(_own_figure(figure), caption, f"{title}: data and reconstructions")
+    return make_picture(figure, caption, f"{title}: data and reconstructions")
 
 
 def warps_section(
@@ -221,7 +215,7 @@ def latents_section(
         axes = plot_latents(latents, labels, pair, label_name=label_name)
         pictures.append(
             make_picture(
-                _own_figure(axes.figure),
+                axes.figure,
                 f"Two latents of {format_count(len(latents), 'image')}{coloured}.",
                 "Scatter plot of two latents",
                 is_drawing=is_drawing,
@@ -230,9 +224,7 @@ def latents_section(
     caption = f"The same for {_list_latents(dims)}, two by two, with histograms along the diagonal."
     pairs = plot_latent_pairs(latents, labels, dims)
     pictures.append(
-        make_picture(
-            _own_figure(pairs), caption, "Histograms and pairs of latents", is_drawing=is_drawing
-        )
+        make_picture(pairs, caption, "Histograms and pairs of latents", is_drawing=is_drawing)
     )
     return Section("latents", "Latents", "\n".join(pictures))
 
@@ -242,7 +234,7 @@ def fit_section(model: ShapeAppearanceModel) -> Section:
     objective = plot_objective(model.objective_).figure
     body = [
         make_picture(
-            _own_figure(objective),
+            objective,
             _objective_caption(model.objective_),
             "Line plot of the objective by iteration",
             is_drawing=True,
@@ -303,9 +295,3 @@ def _short_titles(model: ShapeAppearanceModel, names: Sequence[str]) -> list[str
 def _list_latents(dims: Sequence[int]) -> str:
     numbers = [str(dim + 1) for dim in dims]
     return "latents " + ", ".join(numbers) if len(dims) > 1 else f"latent {numbers[0]}"
-
-
-def _own_figure(figure: Any) -> Figure:
-    """Return a figure that `anamorph.plots` created, which is never a SubFigure."""
-    assert isinstance(figure, Figure)
-    return figure

@@ -46,22 +46,15 @@ from anamorph.report.sections import (
 from anamorph.storage.errors import WriteError
 from anamorph.storage.replace import replacing
 
-CITATION = f"""\
-<p>If this model is part of your work, please cite the paper that introduced the method:</p>
-<blockquote>J. Ashburner, M. Brudfors, K. Bronik and Y. Balbastre. An algorithm for learning shape
-and appearance models without annotations. <em>Medical Image Analysis</em> 55 (2019) 197–215.
-<a href="https://doi.org/10.1016/j.media.2019.04.008">doi:10.1016/j.media.2019.04.008</a>
-</blockquote>
-<p>and say that you used anamorph {__version__}.</p>
-<pre>@article{{ashburner2019algorithm,
-  author  = {{Ashburner, John and Brudfors, Mikael and Bronik, Kevin and Balbastre, Ya{{\\"e}}l}},
-  title   = {{An algorithm for learning shape and appearance models without annotations}},
-  journal = {{Medical Image Analysis}},
-  volume  = {{55}},
-  pages   = {{197--215}},
-  year    = {{2019}},
-  doi     = {{10.1016/j.media.2019.04.008}},
-}}</pre>"""
+_FOLDER = files("anamorph.report")
+
+
+def _read(name: str) -> str:
+    """Return the text of a file of this package."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+CITATION = Template(_read("citation.html").rstrip()).substitute(version=__version__)
 
 
 def write_report(
@@ -175,14 +168,12 @@ def _make_sections(
 def _fill_page(
     model: ShapeAppearanceModel, shares: ModeShares, sections: list[Section], title: str
 ) -> str:
-    folder = files("anamorph.report")
-    template = Template((folder / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
+    return Template(_read("page.html")).substitute(
         title=escape(title),
         version=__version__,
         date=date.today().isoformat(),
-        style=(folder / "style.css").read_text(encoding="utf-8"),
-        script=(folder / "enlarge.js").read_text(encoding="utf-8"),
+        style=_read("style.css"),
+        script=_read("enlarge.js"),
         contents="\n".join(section.link for section in sections),
         summary=_summarise(model, shares),
         sections="\n".join(section.html for section in sections),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.messages import talking
+from anamorph.cli.terminal.messages import Messages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +29,7 @@ anamorph demo --volumes -o demo-volumes/"""
 _IMAGES_PER_ROW = {2: 8, 3: 5}  # by number of axes
 
 
+@options.command()
 def demo(
     volumes: Annotated[
         bool,
@@ -39,16 +40,15 @@ def demo(
         typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write to."),
     ] = Path("demo-output"),
     threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    *,
+    messages: Messages,
 ) -> None:
     """Fit a model to handwritten digits that come with anamorph, and draw it.
 
     It takes about a minute, and ends with a report to open in a browser.
     """
-    with talking("demo", quiet, as_json) as messages:
-        paths = run_demo(output, volumes=volumes, n_threads=threads, say=messages.say)
-        messages.result(files=[str(path) for path in paths])
+    paths = run_demo(output, volumes=volumes, n_threads=threads, say=messages.say)
+    messages.result(files=[str(path) for path in paths])
 
 
 @dataclass(frozen=True)

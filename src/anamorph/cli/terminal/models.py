@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.messages import counted
+from anamorph.cli.terminal.places import reserve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +21,35 @@ if TYPE_CHECKING:
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.storage.outputs import ImageOutput
+
+
+@dataclass(frozen=True)
+class ModelArguments:
+    """The arguments of a command about the model that it uses, and the files that it writes.
+
+    Attributes
+    ----------
+    model_file : Path
+    threads : int or None
+        None, by default, for one per processor.
+    device : str or None
+        None, by default, for "cpu".
+    force : bool
+        Whether to replace existing files; False by default.
+    """
+
+    model_file: options.ModelFile
+    threads: options.Threads = None
+    device: options.Device = None
+    force: options.Force = False
+
+    def load(self) -> ShapeAppearanceModel:
+        """Return the model."""
+        return load_model(self.model_file, self.threads, self.device)
+
+    def reserve(self, paths: Sequence[Path], inputs: Iterable[Path | None] = ()) -> None:
+        """Check that output files can be written, and are none of the inputs or the model."""
+        reserve(paths, [self.model_file, *inputs], force=self.force)
 
 
 def load_model(
