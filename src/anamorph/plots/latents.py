@@ -67,7 +67,10 @@ def plot_latents(
     if labels is None:
         axes.scatter(points[:, 0], points[:, 1], s=18, color=HUES[4], linewidths=0)
     else:
-        _scatter_labelled(axes, points, _checked_labels(labels, len(points)))
+        names = np.asarray(labels)
+        if names.shape != (len(points),):
+            raise ValueError(f"labels must be {len(points)}, one for each image, got {names.shape}")
+        _scatter_labelled(axes, points, names)
         if has_key:
             _draw_key(axes, label_name)
     axes.set(xlabel=f"latent {dims[0] + 1}", ylabel=f"latent {dims[1] + 1}")
@@ -196,10 +199,3 @@ def _draw_key(axes: Axes, label_name: str | None) -> None:
     )
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)  # a $ in a label is no formula
-
-
-def _checked_labels(labels: ArrayLike, n_points: int) -> NDArray[Any]:
-    checked = np.asarray(labels)
-    if checked.shape != (n_points,):
-        raise ValueError(f"labels must be {n_points}, one for each image, got {checked.shape}")
-    return checked

@@ -41,6 +41,7 @@ STYLE: Any = {
     "axes.axisbelow": True,
 }
 _MOST_BARS = 40
+_PALE = "#e4e7ea"
 _GRID_LINES = 14  # along the longest axis
 
 
@@ -92,7 +93,7 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
     axes.set(xlabel="mode", ylabel="share of variance", xlim=(0.4, n_modes + 0.6))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.grid(axis="y", color="#e4e7ea")
+    axes.grid(axis="y", color=_PALE)
     return figure
 
 
@@ -128,12 +129,7 @@ def warps_figure(
             displacement[n], over="image", spacing=spacing, colour=MISSING, axes=middle, **grid
         )
         plot_log_jacobian(
-            displacement[n],
-            of_image=True,
-            limit=limit,
-            has_colour_bar=False,
-            axes=bottom,
-            **grid,
+            displacement[n], of_image=True, limit=limit, has_colour_bar=False, axes=bottom, **grid
         )
     frame.name_sides(panels[0, 0])
     rows = ("image" if observed is None else "data", "warp", "larger (red) or\nsmaller (blue)")
@@ -159,5 +155,5 @@ def times_figure(seconds: Sequence[float]) -> Figure:
     axes.bar(np.arange(1, len(seconds) + 1), seconds, 0.7, color=BLUE)
     axes.set(xlabel="iteration", ylabel="seconds")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(axis="y", color="#e4e7ea")
+    axes.grid(axis="y", color=_PALE)
     return figure

@@ -196,17 +196,12 @@ def _summarise(model: ShapeAppearanceModel, shares: ModeShares) -> str:
         f"Mode {first + 1} carries the largest share of the variance that the modes explain, "
         f"{format_percent(shares.together[first])}.",
     ]
-    return make_paragraph(" ".join(sentences)) + make_facts(_list_key_facts(model))
-
-
-def _list_key_facts(model: ShapeAppearanceModel) -> list[tuple[str, str]]:
-    settings, origin = model.settings_, model.origin_
-    numbers = [
+    facts = [
         ("Images", f"{origin.n_images:,}"),
         ("Grid", format_lengths(settings.space)),
         ("Latents", f"{settings.layout.n_latents}"),
         ("Iterations", f"{model.n_iter_}"),
     ]
     if origin.seconds:
-        numbers.append(("Time to fit", duration(sum(origin.seconds))))
-    return numbers
+        facts.append(("Time to fit", duration(sum(origin.seconds))))
+    return make_paragraph(" ".join(sentences)) + make_facts(facts)

@@ -61,7 +61,6 @@ def arithmetic(
     result = np.sum([factor * code for factor, code, _ in summands], axis=0)[None]
     written.write(paths[0], model.expected_images(result)[0])
     write_latents(paths[1], ["result"], result)
-    figure = plot_arithmetic(model, summands)
-    save_figure(figure, picture)
+    save_figure(plot_arithmetic(model, summands), picture)
     messages.wrote(*paths, picture)
     messages.result(latents=result[0].tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -47,7 +47,7 @@ def encode(
     model = model_arguments.load()
     found = given.find()
     model_arguments.reserve([output], given.inputs(found))
-    files: Any = given.open_for(model, found)
+    files = given.open_for(model, found)
     with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
         encoded = model.encode(files)
     more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}

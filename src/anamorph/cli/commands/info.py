@@ -74,11 +74,9 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         if isinstance(value[0], list):
             return "\n".join(" ".join(f"{number:9.4g}" for number in row) for row in value[:3])
-        return " x ".join(map(str, value)) if isinstance(value[0], int) else _format_numbers(value)
+        if isinstance(value[0], int):
+            return " x ".join(map(str, value))
+        return ", ".join(f"{number:.4g}" for number in value)
     if isinstance(value, float):
         return f"{value:.8g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _format_numbers(values: list[float]) -> str:
-    return ", ".join(f"{number:.4g}" for number in values)

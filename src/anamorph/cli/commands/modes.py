@@ -14,11 +14,6 @@ from anamorph.cli.terminal.places import paths_in, save_figure
 from anamorph.cli.terminal.settings import parse_integers, parse_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from anamorph.estimator import ShapeAppearanceModel
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -53,6 +48,7 @@ def modes(
     the picture modes.png of all of them. Mode 1 is the latent z1.
     """
     from anamorph.plots import plot_modes, save_animation
+    from anamorph.plots.panels import along_mode
     from anamorph.storage.replace import replacing
 
     model = model_arguments.load()
@@ -64,23 +60,15 @@ def modes(
     films = {mode: output / f"mode-{mode}.gif" for mode in numbers} if animate else {}
     model_arguments.reserve([*paths, picture, *films.values()])
     with messages.waiting(f"Drawing {counted(len(numbers), 'mode')}"):
-        for path, image in zip(paths, _images_along(model, numbers, places), strict=True):
-            written.write(path, image)
+        remaining = iter(paths)
+        for mode in numbers:
+            for image in along_mode(model, mode - 1, places, "both"):
+                written.write(next(remaining), image)
         save_figure(plot_modes(model, [mode - 1 for mode in numbers], places), picture)
         for mode, film in films.items():
             with replacing(film) as temporary:
                 save_animation(model, mode - 1, temporary)
     messages.wrote(*paths, picture, *films.values(), look_at=picture)
-
-
-def _images_along(
-    model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
-) -> Iterator[NDArray[np.floating]]:
-    """Yield images (C, *space), all places of the first mode first."""
-    from anamorph.plots.panels import along_mode
-
-    for mode in modes:
-        yield from along_mode(model, mode - 1, places, "both")
 
 
 def _name_image(mode: int, place: float) -> str:

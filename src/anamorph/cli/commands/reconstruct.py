@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from anamorph.cli.terminal.images import ImageArguments, OptionalImageArguments
 from anamorph.cli.terminal.messages import Messages, counted
 from anamorph.cli.terminal.models import ModelArguments, latent_source, output_of, write_images
 from anamorph.cli.terminal.places import paths_in
+
+if TYPE_CHECKING:
+    from anamorph.arrays.typing import Array
 
 RECONSTRUCT_EXAMPLES = """[bold]Examples[/bold]
 anamorph reconstruct model.safetensors scans/ -o reconstructions/
@@ -80,9 +83,9 @@ def impute(
     paths = paths_in(output, found.names, "_imputed" + written.suffix)
     model_arguments.reserve(paths, given.inputs(found))
 
-    def imputed(part: slice) -> Any:
-        files: Any = given.open_for(model, found.take(range(len(found))[part]))
-        return model.imputed_images(files)
+    def imputed(part: slice) -> Array:
+        some = found.take(range(len(found))[part])
+        return model.imputed_images(given.open_for(model, some))
 
     with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
         write_images(model, written, paths, imputed)

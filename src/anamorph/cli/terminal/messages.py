@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("anamorph")
 _LONGEST_LINE = 1000  # of a table that goes to a file or a pipe
+_MOST_NAMED = 3  # files
 
 
 def counted(number: int, thing: str) -> str:
@@ -100,13 +101,6 @@ class Messages:
             hint = "" if look_at is None else f"; look at {look_at}"
             self.say(f"Wrote {len(paths)} files to {paths[0].parent}{hint}")
 
-    def _end(self) -> None:
-        if self.as_json:
-            print(json.dumps(self._result))
-
-
-_MOST_NAMED = 3
-
 
 class _LogToMessages(logging.Handler):
     """Prints warnings of the numerical core as messages of the command."""
@@ -129,7 +123,8 @@ def talking(command: str, quiet: bool, as_json: bool) -> Iterator[Messages]:
         yield messages
     finally:
         _logger.removeHandler(handler)
-    messages._end()
+    if as_json:
+        print(json.dumps(messages._result))
 
 
 class FitDisplay:
@@ -180,22 +175,18 @@ class FitDisplay:
         """Show the progress of one of several fits after an iteration."""
         place = f"iteration {progress.n_done}/{progress.n_iter}"
         place = f"{name}, {place}" if name else place.capitalize()
+        facts = (
+            f"objective {progress.objective[-1]:.8g}, "
+            f"{progress.seconds[-1] / progress.n_images:.2g} s/image, "
+            f"{duration(progress.seconds_left)} left"
+        )
         if not self._is_live:
-            self._messages.say(f"{place}: {describe_progress(progress)}")
+            self._messages.say(f"{place}: {facts}")
             return
         self._bar.update(
             self._task,
             description=place,
             completed=progress.n_done,
             total=progress.n_iter,
-            facts=describe_progress(progress),
+            facts=facts,
         )
-
-
-def describe_progress(progress: Progress) -> str:
-    """Return the objective, seconds per image and time left, in words."""
-    per_image = progress.seconds[-1] / progress.n_images
-    return (
-        f"objective {progress.objective[-1]:.8g}, {per_image:.2g} s/image, "
-        f"{duration(progress.seconds_left)} left"
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,9 +14,7 @@ from anamorph.cli.terminal.messages import counted
 from anamorph.cli.terminal.places import reserve
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from anamorph.arrays.typing import Array, Float64Array
     from anamorph.cli.terminal.images import ImageArguments
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
@@ -105,7 +103,7 @@ class LatentSource:
 
     names: list[str]
     inputs: list[Path]
-    find: Callable[[Sequence[int]], NDArray[np.float64]]
+    find: Callable[[Sequence[int]], Float64Array]
 
 
 def latent_source(
@@ -124,8 +122,8 @@ def latent_source(
     found = given.find()
     given.open_for(model, found)  # checks all headers before the work begins
 
-    def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
-        files: Any = given.open_for(model, found.take(numbers))
+    def encode(numbers: Sequence[int]) -> Float64Array:
+        files = given.open_for(model, found.take(numbers))
         with messages.waiting(f"Encoding {counted(len(numbers), 'image')}"):
             return model.transform(files)
 
@@ -136,7 +134,7 @@ def write_images(
     model: ShapeAppearanceModel,
     output: ImageOutput,
     paths: Sequence[Path],
-    make: Callable[[slice], NDArray[np.floating]],
+    make: Callable[[slice], Array],
 ) -> None:
     """Compute images a few at a time, and write each to its file.
 
