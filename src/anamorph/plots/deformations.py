@@ -82,11 +82,9 @@ def plot_deformation(
         frame.draw(axes, palette_of(image[None], likelihood).rgb(image))
     if colour is None:
         colour = BACKGROUND if image is None else MISSING  # which no image has
+    draw_lines = _draw_carried_lines if over == "mean" else _draw_level_lines
     for view in frame.views:
-        if over == "mean":
-            _draw_carried_lines(axes, view, field, step, colour)
-        else:
-            _draw_level_lines(axes, view, field, step, colour)
+        draw_lines(axes, view, field, step, colour)
     frame.fit_axes(axes)
     return axes
 

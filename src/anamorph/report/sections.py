@@ -9,18 +9,11 @@ import matplotlib
 import numpy as np
 from numpy.typing import ArrayLike
 
+from anamorph import plots
 from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import duration
 from anamorph.latents import mode_standard_deviations
-from anamorph.plots import (
-    plot_fits,
-    plot_latent_pairs,
-    plot_latents,
-    plot_modes,
-    plot_objective,
-    plot_samples,
-)
 from anamorph.plots.panels import image_titles, observed_images
 from anamorph.report.figures import (
     Voxel,
@@ -92,7 +85,7 @@ def _modes_picture(
     shown = sorted(modes, key=lambda mode: -shares.together[mode])[:_MOST_MODES]
     names = [f"mode {mode + 1}\n{format_percent(shares.together[mode])}" for mode in shown]
     with _letter_size(model):
-        figure = plot_modes(model, shown, names=names, voxel=voxel)
+        figure = plots.plot_modes(model, shown, names=names, voxel=voxel)
     how_many = f"the {len(shown)} of {len(modes)} that carry most"
     if len(shown) == len(modes):
         how_many = f"all {len(modes)}"
@@ -118,7 +111,7 @@ def samples_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
     """Show random images in pairs."""
     n_pairs = 8 if len(model.settings_.space) == 2 else 5
     with _letter_size(model):
-        figure = plot_samples(model, n_pairs, 0, voxel=voxel)
+        figure = plots.plot_samples(model, n_pairs, 0, voxel=voxel)
     caption = (
         "Images drawn at random from the model; no such image was ever observed. Below each is the "
         "one with the opposite latents: a good model looks as plausible in both directions."
@@ -156,7 +149,7 @@ def _fits_picture(
 ) -> str:
     names = _short_titles(model, examined.names)
     with _letter_size(model):
-        figure = plot_fits(
+        figure = plots.plot_fits(
             model, examined.images, examined.latents, chosen, names=names, voxel=voxel
         )
     values = ", ".join(f"{examined.names[n]} ({format_number(examined.fit[n])})" for n in chosen)
@@ -212,7 +205,7 @@ def latents_section(
     pictures = []
     if len(dims) > 1:
         pair = (dims[0], half if model.latents == "separate" else dims[1])
-        axes = plot_latents(latents, labels, pair, label_name=label_name)
+        axes = plots.plot_latents(latents, labels, pair, label_name=label_name)
         pictures.append(
             make_picture(
                 axes.figure,
@@ -222,7 +215,7 @@ def latents_section(
             )
         )
     caption = f"The same for {_list_latents(dims)}, two by two, with histograms along the diagonal."
-    pairs = plot_latent_pairs(latents, labels, dims)
+    pairs = plots.plot_latent_pairs(latents, labels, dims)
     pictures.append(
         make_picture(pairs, caption, "Histograms and pairs of latents", is_drawing=is_drawing)
     )
@@ -231,7 +224,7 @@ def latents_section(
 
 def fit_section(model: ShapeAppearanceModel) -> Section:
     """Show the objective of the fit, and how long it took."""
-    objective = plot_objective(model.objective_).figure
+    objective = plots.plot_objective(model.objective_).figure
     body = [
         make_picture(
             objective,

@@ -54,7 +54,7 @@ def compare(
     ] = 0.25,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Of what is hidden, and of the fits; by default 0."),
+        typer.Option(metavar="N", help="Seed of what is hidden and of the fits; by default 0."),
     ] = None,
     settings: ModelSettings,
     force: options.Force = False,

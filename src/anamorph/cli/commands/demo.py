@@ -33,7 +33,7 @@ _IMAGES_PER_ROW = {2: 8, 3: 5}  # by number of axes
 def demo(
     volumes: Annotated[
         bool,
-        typer.Option("--volumes", metavar="", help="In 3D, on volumes that it simulates."),
+        typer.Option("--volumes", metavar="", help="Use simulated volumes (3D) instead of digits."),
     ] = False,
     output: Annotated[
         Path,

@@ -48,7 +48,7 @@ def report(
             help="Column of --participants to colour latents by, numbers or categories.",
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
     model_arguments: ModelArguments,
     given: OptionalImageArguments,
     messages: Messages,
