@@ -68,8 +68,6 @@ def compare(
     of shape only and of appearance only are fitted to the rest, and predict
     it. Writes comparison.tsv (a row per image) and comparison.png.
     """
-    from anamorph.compare.layouts import compare_layouts, layout_models
-
     settings = settings.also(n_components=components, random_state=seed)
     arguments = _DEFAULTS | settings.merged(given.tissues)
     arguments.pop("latents", None)  # layouts stand for all of them
@@ -79,6 +77,8 @@ def compare(
     found = given.find_several()
     paths = [output / "comparison.tsv", output / "comparison.png"]
     reserve(paths, [*given.inputs(found), settings.config], force=force)
+    from anamorph.compare.layouts import compare_layouts, layout_models  # slow, unlike the checks
+
     model = next(iter(layout_models(layouts=chosen, **arguments).values()))
     files = given.open_to_fit(model, found, pad)
     with FitDisplay(messages) as display:

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.images.files import FileImages
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph fit scans/ -o brains.safetensors --components 20
@@ -45,10 +46,11 @@ def fit(
     a few numbers (latents) for every image. Ctrl-C stops it, and the same
     command resumes it.
     """
-    from anamorph.estimator import ShapeAppearanceModel
 
-    here = ShapeAppearanceModel.fit
-    fit_files(here, messages, given, settings, output, checkpoint, pad=pad, force=force)
+    def fit_here(model: ShapeAppearanceModel, files: FileImages, **how: Any) -> None:
+        model.fit(files, **how)
+
+    fit_files(fit_here, messages, given, settings, output, checkpoint, pad=pad, force=force)
 
 
 def fit_files(
@@ -74,15 +76,16 @@ def fit_files(
     settings, output, checkpoint, pad, force
         The options of `fit`.
     """
-    from anamorph.estimator import ShapeAppearanceModel
-
-    model = ShapeAppearanceModel(**settings.merged(given.tissues))
+    arguments = settings.merged(given.tissues)
     found = given.find_several()
     table = path_beside(output, ".latents.tsv")
     inputs = [*given.inputs(found), settings.config]
     reserve([output, table], inputs, force=force)
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
+    from anamorph.estimator import ShapeAppearanceModel  # slow, unlike the checks
+
+    model = ShapeAppearanceModel(**arguments)
     try:
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")

@@ -1,7 +1,7 @@
 """Settings of a model on the command line: options from the table of hyperparameters, and values.
 
 A command with a parameter ``settings: ModelSettings`` gets all options of the table by the
-decorator `command_with_settings`. A preset gives way to a TOML file, which gives way to flags.
+decorator `command_with_settings`. A TOML file overrides a preset, and flags override both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PARAMETERS = {parameter.name: parameter for parameter in _parameters()}
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The settings of a model as somebody typed them.
+    """The settings of a model as the user typed them.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ def command_with_settings(*names: str, but: Collection[str] = ()) -> Callable[[C
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the arguments in a TOML file, whose keys are flags without their dashes in front.
 
-    For instance ``shape-penalty = [0.002, 0.02, 2, 0.2, 0.2]``; an underscore does as well.
+    For instance ``shape-penalty = [0.002, 0.02, 2, 0.2, 0.2]``; an underscore may replace a hyphen.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
