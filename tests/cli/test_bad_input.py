@@ -76,7 +76,7 @@ def test_one_image_is_not_enough(anamorph, volumes, tmp_path):
 
 
 def test_a_file_that_vanishes_during_the_fit(anamorph, volumes, tmp_path, monkeypatch):
-    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.cli.terminal.messages import FitDisplay
 
     def advance(self, progress):
         for path in volumes.iterdir():

@@ -6,11 +6,18 @@ import pytest
 import typer
 
 from anamorph.cli import app
-from anamorph.cli.terminal import values
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import find_files, natural_order
 from anamorph.cli.terminal.messages import counted
-from anamorph.cli.terminal.settings import ModelSettings, command_with_settings, read_settings
+from anamorph.cli.terminal.settings import (
+    ModelSettings,
+    command_with_settings,
+    parse_components,
+    parse_integers,
+    parse_memory,
+    parse_numbers,
+    read_settings,
+)
 from anamorph.model import presets
 from anamorph.model.hyperparameters import KEYS
 
@@ -20,24 +27,24 @@ from anamorph.model.hyperparameters import KEYS
     [("4GB", 4 * 10**9), ("1.5 MiB", 3 * 2**19), ("500k", 500_000), ("100", 100), ("2gib", 2**31)],
 )
 def test_memory(text, n_bytes):
-    assert values.memory("--memory", text) == n_bytes
+    assert parse_memory("--memory", text) == n_bytes
 
 
 @pytest.mark.parametrize("text", ["", "GB", "4 XB", "-1GB", "1e3MB"])
 def test_what_is_no_memory_is_explained(text):
     with pytest.raises(typer.BadParameter, match="must be like"):
-        values.memory("--memory", text)
+        parse_memory("--memory", text)
 
 
 def test_numbers_are_separated_by_commas_or_spaces():
-    assert values.numbers("--at", "-3, 0 3") == (-3, 0, 3)
-    assert values.components("-k", "16") == 16
-    assert values.components("-k", "30,70") == (30, 70)
+    assert parse_numbers("--at", "-3, 0 3") == (-3, 0, 3)
+    assert parse_components("-k", "16") == 16
+    assert parse_components("-k", "30,70") == (30, 70)
     for wrong in ("", "a", "1;2", "inf", "nan"):
         with pytest.raises(typer.BadParameter, match="must be numbers"):
-            values.numbers("--at", wrong)
+            parse_numbers("--at", wrong)
     with pytest.raises(typer.BadParameter, match="must be whole numbers"):
-        values.integers("--modes", "1.5")
+        parse_integers("--modes", "1.5")
 
 
 def test_flags_override_the_file_which_overrides_the_preset(tmp_path):

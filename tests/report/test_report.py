@@ -17,11 +17,9 @@ from anamorph.images.files import FileImages
 from anamorph.plots import plot_log_jacobian
 from anamorph.report import write_report
 from anamorph.report.figures import warps_figure
-from anamorph.report.markup import Section
+from anamorph.report.markup import Section, format_number, format_percent, short_names
+from anamorph.report.measures import examine, mode_shares
 from anamorph.report.sections import warps_section
-from anamorph.report.selection import examine
-from anamorph.report.variance import mode_shares
-from anamorph.report.wording import format_number, format_percent, short_names
 from anamorph.storage.errors import WriteError
 from tests.images.filemaking import rotated_affine, save_array, save_nifti
 from tests.report.reports import SECTIONS, K, N, latents, random_model, section_anchors
@@ -211,8 +209,8 @@ def test_a_missing_folder_is_explained(grey, tmp_path):
 
 def test_few_of_many_files_are_read(grey, tmp_path, monkeypatch):
     model, images = grey
-    monkeypatch.setattr("anamorph.report.selection._MOST_IMAGES", 4)
-    monkeypatch.setattr("anamorph.report.selection._FEWEST_IMAGES", 1)
+    monkeypatch.setattr("anamorph.report.measures._MOST_IMAGES", 4)
+    monkeypatch.setattr("anamorph.report.measures._FEWEST_IMAGES", 1)
     paths = [save_array(tmp_path / f"{n}.npy", image) for n, image in enumerate(images)]
     collection = model.open_files(paths)
     read = set()
@@ -267,8 +265,8 @@ def test_all_images_with_labels_are_encoded_and_others_only_where_they_are_shown
     grey, shown, tmp_path, monkeypatch
 ):
     model, images = grey
-    monkeypatch.setattr("anamorph.report.selection._MOST_IMAGES", 4)
-    monkeypatch.setattr("anamorph.report.selection._FEWEST_IMAGES", 1)
+    monkeypatch.setattr("anamorph.report.measures._MOST_IMAGES", 4)
+    monkeypatch.setattr("anamorph.report.measures._FEWEST_IMAGES", 1)
     write_report(model, tmp_path / "r.html", images=images)
     assert len(shown["latents"][1]) == 4
     write_report(model, tmp_path / "r.html", images=images, labels=["a", "b"] * (N // 2))

@@ -67,7 +67,7 @@ def anamorph(
             callback=_print_version,
             is_eager=True,
             metavar="",
-            help="Say which version this is.",
+            help="Show the version.",
         ),
     ] = False,
 ) -> None:

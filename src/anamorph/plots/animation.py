@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.checks import check_integer
-from anamorph.plots.model_images import along_mode, mean_image
-from anamorph.plots.panels import model_frame, model_palette, panel_size, signed
+from anamorph.plots import panels
 from anamorph.plots.rendering import Limits
 
 
@@ -54,10 +53,10 @@ def save_animation(
         raise ValueError(f"path must end in .gif, got {os.fspath(path)!r}")
     check_integer("n_steps", n_steps, 2)
     positions = np.linspace(-deviation, deviation, n_steps)
-    images = along_mode(model, mode, positions, part)
-    frame = model_frame(model, voxel)
-    palette = model_palette(model, mean_image(model), limits)
-    width, height = panel_size(frame, 3.0)
+    images = panels.along_mode(model, mode, positions, part)
+    frame = panels.model_frame(model, voxel)
+    palette = panels.model_palette(model, panels.mean_image(model), limits)
+    width, height = panels.panel_size(frame, 3.0)
     figure = Figure((max(width, 2.5), height + 0.4), layout="compressed")
     axes = figure.subplots()
     writer = PillowWriter(fps=frames_per_second)
@@ -65,5 +64,5 @@ def save_animation(
         for step in (*range(n_steps), *range(n_steps - 2, 0, -1)):
             axes.clear()
             frame.draw(axes, palette.rgb(images[step]))
-            axes.set_title(f"mode {mode + 1} at {signed(positions[step], '.1f')} s.d.")
+            axes.set_title(f"mode {mode + 1} at {panels.signed(positions[step], '.1f')} s.d.")
             writer.grab_frame()

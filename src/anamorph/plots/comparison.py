@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.compare.layouts import Comparison
 from anamorph.plots.panels import AnyFigure
 from anamorph.plots.rendering import HUES
-
-Float64Array = NDArray[np.float64]
 
 _HALF_WIDTH = 0.3  # of a column of dots, where the distance of columns is 1
 

@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from anamorph.arrays.typing import Array
 from anamorph.geometry import jacobian_determinant
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.checks import check_choice, check_integer
@@ -19,7 +20,6 @@ from anamorph.plots.panels import axes_or_new, panel_size
 from anamorph.plots.rendering import BACKGROUND, MISSING, palette_of
 from anamorph.plots.views import View, frame_of
 
-Array = NDArray[np.floating]
 _JACOBIAN_COLOURS = colormaps["RdBu_r"].with_extremes(bad=MISSING)
 
 
@@ -82,11 +82,9 @@ def plot_deformation(
         frame.draw(axes, palette_of(image[None], likelihood).rgb(image))
     if colour is None:
         colour = BACKGROUND if image is None else MISSING  # which no image has
+    draw_lines = _draw_carried_lines if over == "mean" else _draw_level_lines
     for view in frame.views:
-        if over == "mean":
-            _draw_carried_lines(axes, view, field, step, colour)
-        else:
-            _draw_level_lines(axes, view, field, step, colour)
+        draw_lines(axes, view, field, step, colour)
     frame.fit_axes(axes)
     return axes
 

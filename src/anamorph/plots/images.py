@@ -6,25 +6,28 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from matplotlib.patches import Patch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.checks import check_integer
-from anamorph.plots.model_images import (
+from anamorph.plots.panels import (
     MOST_IMAGES,
+    AnyFigure,
     Images,
     along_mode,
     checked_indices,
     checked_latents,
+    draw_rows,
+    image_titles,
     mean_image,
     observed_images,
+    signed,
     take_images,
 )
-from anamorph.plots.panels import AnyFigure, draw_rows, image_titles, signed
 from anamorph.plots.rendering import MISSING, Limits
 
-Array = NDArray[np.floating]
 _MOST_MODES = 5
 
 

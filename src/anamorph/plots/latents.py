@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.model.checks import check_integer
 from anamorph.plots.panels import AnyFigure, axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 
-Array = NDArray[np.floating]
 _MOST_CATEGORIES = 10  # numbers with more different values are a quantity
 # Okabe and Ito's colours, in an order for a white background.
 _CATEGORY_COLOURS = (HUES[4], HUES[0], HUES[2], MISSING, HUES[1], HUES[5], BACKGROUND, HUES[3])
@@ -67,7 +67,10 @@ def plot_latents(
     if labels is None:
         axes.scatter(points[:, 0], points[:, 1], s=18, color=HUES[4], linewidths=0)
     else:
-        _scatter_labelled(axes, points, _checked_labels(labels, len(points)))
+        names = np.asarray(labels)
+        if names.shape != (len(points),):
+            raise ValueError(f"labels must be {len(points)}, one for each image, got {names.shape}")
+        _scatter_labelled(axes, points, names)
         if has_key:
             _draw_key(axes, label_name)
     axes.set(xlabel=f"latent {dims[0] + 1}", ylabel=f"latent {dims[1] + 1}")
@@ -196,10 +199,3 @@ def _draw_key(axes: Axes, label_name: str | None) -> None:
     )
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)  # a $ in a label is no formula
-
-
-def _checked_labels(labels: ArrayLike, n_points: int) -> NDArray[Any]:
-    checked = np.asarray(labels)
-    if checked.shape != (n_points,):
-        raise ValueError(f"labels must be {n_points}, one for each image, got {checked.shape}")
-    return checked

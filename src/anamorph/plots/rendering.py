@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.likelihoods import LIKELIHOODS
 
-Array = NDArray[np.floating]
 Limits = tuple[float, float]
 
 BACKGROUND = "#000000"
@@ -127,13 +127,10 @@ def palette_of(
     n_channels = images.shape[1]
     kind = LIKELIHOODS[likelihood]
     if kind.holds_classes:
-        colours = class_colours(
-            n_channels, background_class(images) if background is None else background
-        )
+        background = background_class(images) if background is None else background
+        colours, limits = class_colours(n_channels, background), kind.value_range
     else:
         colours = channel_colours(n_channels)
-    if kind.holds_classes:
-        limits = kind.value_range
     if limits is not None:
         if not (np.isfinite(limits).all() and limits[0] < limits[1]):
             raise ValueError(f"limits must be two increasing numbers, got {limits!r}")

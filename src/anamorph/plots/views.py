@@ -29,9 +29,8 @@ from matplotlib.image import AxesImage
 from nibabel.orientations import io_orientation
 from numpy.typing import ArrayLike, NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.geometry.fields import check_voxel_size
-
-Array = NDArray[np.floating]
 
 _GAP = 0.03  # between slices, as a share of the longest side of a volume
 _SIDES = (("L", "R"), ("P", "A"), ("I", "S"))  # of the axes of the body
@@ -189,17 +188,31 @@ def frame_of(
     """
     size = check_voxel_size(voxel_size, len(space))
     directions = _find_directions(len(space), affine)
+    meeting_point = None if len(space) == 2 else _checked_voxel(voxel, space)
+
+    def view_of(across: _Direction, along: _Direction, corner: tuple[float, float]) -> View:
+        h, v = across.array_axis, along.array_axis
+        return View(
+            h,
+            v,
+            None if meeting_point is None else meeting_point[3 - h - v],
+            corner,
+            (size[h], size[v]),
+            (space[h], space[v]),
+            (across.is_flipped, along.is_flipped),
+            across.sides,
+        )
+
     if len(space) == 2:
         across, along = directions if affine is not None else reversed(directions)
-        view = _make_view(across, along, None, (0.0, 0.0), space, size)
+        view = view_of(across, along, (0.0, 0.0))
         left, right, low, high = view.extent
         return Frame((view,), (right - left, high - low), affine is None)
-    meeting_point = _checked_voxel(voxel, space)
     sides = [space[axis.array_axis] * size[axis.array_axis] for axis in directions]
     gap = _GAP * max(sides)
     right, up = sides[0] + gap, sides[1] + gap
     views = tuple(
-        _make_view(directions[h], directions[v], meeting_point, corner, space, size)
+        view_of(directions[h], directions[v], corner)
         for h, v, corner in ((0, 2, (0.0, up)), (1, 2, (right, up)), (0, 1, (0.0, 0.0)))
     )
     return Frame(views, (right + sides[1], up + sides[2]), False)
@@ -225,27 +238,6 @@ def _find_directions(n_dims: int, affine: ArrayLike | None) -> list[_Direction]:
         _Direction(int(axis), bool(found[axis, 1] < 0), _SIDES[int(found[axis, 0])])
         for axis in order
     ]
-
-
-def _make_view(
-    across: _Direction,
-    along: _Direction,
-    meeting_point: tuple[int, ...] | None,
-    corner: tuple[float, float],
-    space: tuple[int, ...],
-    size: tuple[float, ...],
-) -> View:
-    h, v = across.array_axis, along.array_axis
-    return View(
-        h,
-        v,
-        None if meeting_point is None else meeting_point[3 - h - v],
-        corner,
-        (size[h], size[v]),
-        (space[h], space[v]),
-        (across.is_flipped, along.is_flipped),
-        across.sides,
-    )
 
 
 def _checked_voxel(voxel: Sequence[int] | None, space: tuple[int, ...]) -> tuple[int, ...]:

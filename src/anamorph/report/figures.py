@@ -9,18 +9,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
-from anamorph.plots import plot_deformation, plot_log_jacobian
+from anamorph.plots import panels, plot_deformation, plot_log_jacobian
 from anamorph.plots.deformations import jacobian_label
-from anamorph.plots.model_images import mean_image
-from anamorph.plots.panels import draw_rows, keys_per_row, model_frame, model_palette, panel_size
 from anamorph.plots.rendering import HUES, MISSING, background_class
-from anamorph.report.variance import ModeShares
+from anamorph.report.measures import ModeShares
 
-Array = NDArray[np.floating]
 Voxel = tuple[int, ...] | None
 
 BLUE, ORANGE, GREEN = HUES[4], HUES[5], HUES[2]
@@ -36,6 +33,7 @@ STYLE: Any = {
     "axes.axisbelow": True,
 }
 _MOST_BARS = 40
+_PALE = "#e4e7ea"
 _GRID_LINES = 14  # along the longest axis
 
 
@@ -46,7 +44,7 @@ def find_meeting_point(model: ShapeAppearanceModel) -> Voxel:
     """
     if not model.settings_.likelihood.holds_classes or len(model.settings_.space) == 2:
         return None
-    (mean,) = mean_image(model)
+    (mean,) = panels.mean_image(model)
     inside = 1 - mean[background_class(mean[None])].astype(np.float64)
     if not inside.sum() > 0:
         return None
@@ -56,14 +54,15 @@ def find_meeting_point(model: ShapeAppearanceModel) -> Voxel:
 
 def mean_figure(model: ShapeAppearanceModel, voxel: Voxel) -> Figure:
     """Draw the mean in a large panel."""
-    frame = model_frame(model, voxel)
-    width, height = panel_size(frame, 4.2 if len(frame.views) > 1 else 2.6)
+    frame = panels.model_frame(model, voxel)
+    width, height = panels.panel_size(frame, 4.2 if len(frame.views) > 1 else 2.6)
     n_keys = len(model.mean_) if model.settings_.likelihood.holds_classes else 0
     width = max(width, 3.0 if n_keys else 0.0)
-    n_rows = -(-n_keys // keys_per_row(width, n_keys))
+    n_rows = -(-n_keys // panels.keys_per_row(width, n_keys))
     figure = Figure((width, height + 0.12 * bool(n_keys) + 0.2 * n_rows))
     figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
-    draw_rows(model, [("", mean_image(model))], None, mean_image(model), None, voxel, figure)
+    mean = panels.mean_image(model)
+    panels.draw_rows(model, [("", mean)], None, mean, None, voxel, figure)
     return figure
 
 
@@ -87,7 +86,7 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
     axes.set(xlabel="mode", ylabel="share of variance", xlim=(0.4, n_modes + 0.6))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.grid(axis="y", color="#e4e7ea")
+    axes.grid(axis="y", color=_PALE)
     return figure
 
 
@@ -101,21 +100,21 @@ def warps_figure(
     """Draw images, the deformed grid of the mean over each, and the growth of each voxel."""
     displacement = model.displacement(latents)
     images = model.expected_images(latents) if observed is None else observed
-    frame, palette = model_frame(model, voxel), model_palette(model, images)
+    frame, palette = panels.model_frame(model, voxel), panels.model_palette(model, images)
     grid: dict[str, Any] = {
         "voxel_size": model.settings_.voxel_size,
         "voxel": voxel,
         "affine": model.origin_.affine,
     }
     spacing = max(2, round(max(model.settings_.space) / _GRID_LINES))
-    width, height = panel_size(frame, 2.1)
+    width, height = panels.panel_size(frame, 2.1)
     figure = Figure((len(latents) * (width + 0.1) + 1.9, 3 * (height + 0.1) + 0.3))
     figure.set_layout_engine(
         ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04, wspace=0, hspace=0, compress=True)
     )
-    panels = figure.subplots(3, len(latents), squeeze=False)
+    cells = figure.subplots(3, len(latents), squeeze=False)
     limit = _find_jacobian_limit(displacement)
-    for n, (top, middle, bottom) in enumerate(panels.T):
+    for n, (top, middle, bottom) in enumerate(cells.T):
         frame.draw(top, palette.rgb(images[n]))
         top.set_title(titles[n], fontsize="medium", parse_math=False)
         frame.draw(middle, 0.75 * palette.rgb(images[n]))  # darker than the lines
@@ -123,19 +122,14 @@ def warps_figure(
             displacement[n], over="image", spacing=spacing, colour=MISSING, axes=middle, **grid
         )
         plot_log_jacobian(
-            displacement[n],
-            of_image=True,
-            limit=limit,
-            has_colour_bar=False,
-            axes=bottom,
-            **grid,
+            displacement[n], of_image=True, limit=limit, has_colour_bar=False, axes=bottom, **grid
         )
-    frame.name_sides(panels[0, 0])
+    frame.name_sides(cells[0, 0])
     rows = ("image" if observed is None else "data", "warp", "larger (red) or\nsmaller (blue)")
-    for name, axes in zip(rows, panels[:, 0], strict=True):
+    for name, axes in zip(rows, cells[:, 0], strict=True):
         axes.set_ylabel(name, rotation=0, ha="right", va="center")
     figure.colorbar(
-        panels[2, -1].images[0], ax=panels[2].tolist(), label=jacobian_label(True), shrink=0.9
+        cells[2, -1].images[0], ax=cells[2].tolist(), label=jacobian_label(True), shrink=0.9
     )
     return figure
 
@@ -154,5 +148,5 @@ def times_figure(seconds: Sequence[float]) -> Figure:
     axes.bar(np.arange(1, len(seconds) + 1), seconds, 0.7, color=BLUE)
     axes.set(xlabel="iteration", ylabel="seconds")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(axis="y", color="#e4e7ea")
+    axes.grid(axis="y", color=_PALE)
     return figure

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from anamorph import plots
+from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import duration
 from anamorph.latents import mode_standard_deviations
-from anamorph.plots import (
-    plot_fits,
-    plot_latent_pairs,
-    plot_latents,
-    plot_modes,
-    plot_objective,
-    plot_samples,
-)
-from anamorph.plots.model_images import observed_images
-from anamorph.plots.panels import image_titles
+from anamorph.plots.panels import image_titles, observed_images
 from anamorph.report.figures import (
     Voxel,
     mean_figure,
@@ -31,13 +22,18 @@ from anamorph.report.figures import (
     times_figure,
     warps_figure,
 )
-from anamorph.report.markup import Section, make_paragraph, make_picture, make_table
-from anamorph.report.selection import Examined
+from anamorph.report.markup import (
+    Section,
+    format_count,
+    format_number,
+    format_percent,
+    make_paragraph,
+    make_picture,
+    make_table,
+    short_names,
+)
+from anamorph.report.measures import Examined, ModeShares
 from anamorph.report.settings import HEADER, settings_rows
-from anamorph.report.variance import ModeShares
-from anamorph.report.wording import format_count, format_number, format_percent, short_names
-
-Array = NDArray[np.floating]
 
 _MOST_MODES = 6
 _MOST_SHOWN = 6  # images in a row
@@ -89,14 +85,12 @@ def _modes_picture(
     shown = sorted(modes, key=lambda mode: -shares.together[mode])[:_MOST_MODES]
     names = [f"mode {mode + 1}\n{format_percent(shares.together[mode])}" for mode in shown]
     with _letter_size(model):
-        figure = plot_modes(model, shown, names=names, voxel=voxel)
+        figure = plots.plot_modes(model, shown, names=names, voxel=voxel)
     how_many = f"the {len(shown)} of {len(modes)} that carry most"
     if len(shown) == len(modes):
         how_many = f"all {len(modes)}"
     caption = f"{title}: {how_many}, each with its share of variance."
-    return make_picture(
-        _own_figure(figure), caption, f"{title} from minus 5 to plus 5 standard deviations"
-    )
+    return make_picture(figure, caption, f"{title} from minus 5 to plus 5 standard deviations")
 
 
 def _shares_caption(model: ShapeAppearanceModel, shares: ModeShares) -> str:
@@ -117,14 +111,12 @@ def samples_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
     """Show random images in pairs."""
     n_pairs = 8 if len(model.settings_.space) == 2 else 5
     with _letter_size(model):
-        figure = plot_samples(model, n_pairs, 0, voxel=voxel)
+        figure = plots.plot_samples(model, n_pairs, 0, voxel=voxel)
     caption = (
         "Images drawn at random from the model; no such image was ever observed. Below each is the "
         "one with the opposite latents: a good model looks as plausible in both directions."
     )
-    body = make_picture(
-        _own_figure(figure), caption, "Random images of the model, in opposite pairs"
-    )
+    body = make_picture(figure, caption, "Random images of the model, in opposite pairs")
     return Section("samples", "Random samples", body)
 
 
@@ -157,12 +149,12 @@ def _fits_picture(
 ) -> str:
     names = _short_titles(model, examined.names)
     with _letter_size(model):
-        figure = plot_fits(
+        figure = plots.plot_fits(
             model, examined.images, examined.latents, chosen, names=names, voxel=voxel
         )
     values = ", ".join(f"{examined.names[n]} ({format_number(examined.fit[n])})" for n in chosen)
     caption = f"{title}: {values}; in brackets the log-likelihood per voxel."
-    return make_picture(_own_figure(figure), caption, f"{title}: data and reconstructions")
+    return make_picture(figure, caption, f"{title}: data and reconstructions")
 
 
 def warps_section(
@@ -213,31 +205,29 @@ def latents_section(
     pictures = []
     if len(dims) > 1:
         pair = (dims[0], half if model.latents == "separate" else dims[1])
-        axes = plot_latents(latents, labels, pair, label_name=label_name)
+        axes = plots.plot_latents(latents, labels, pair, label_name=label_name)
         pictures.append(
             make_picture(
-                _own_figure(axes.figure),
+                axes.figure,
                 f"Two latents of {format_count(len(latents), 'image')}{coloured}.",
                 "Scatter plot of two latents",
                 is_drawing=is_drawing,
             )
         )
     caption = f"The same for {_list_latents(dims)}, two by two, with histograms along the diagonal."
-    pairs = plot_latent_pairs(latents, labels, dims)
+    pairs = plots.plot_latent_pairs(latents, labels, dims)
     pictures.append(
-        make_picture(
-            _own_figure(pairs), caption, "Histograms and pairs of latents", is_drawing=is_drawing
-        )
+        make_picture(pairs, caption, "Histograms and pairs of latents", is_drawing=is_drawing)
     )
     return Section("latents", "Latents", "\n".join(pictures))
 
 
 def fit_section(model: ShapeAppearanceModel) -> Section:
     """Show the objective of the fit, and how long it took."""
-    objective = plot_objective(model.objective_).figure
+    objective = plots.plot_objective(model.objective_).figure
     body = [
         make_picture(
-            _own_figure(objective),
+            objective,
             _objective_caption(model.objective_),
             "Line plot of the objective by iteration",
             is_drawing=True,
@@ -298,9 +288,3 @@ def _short_titles(model: ShapeAppearanceModel, names: Sequence[str]) -> list[str
 def _list_latents(dims: Sequence[int]) -> str:
     numbers = [str(dim + 1) for dim in dims]
     return "latents " + ", ".join(numbers) if len(dims) > 1 else f"latent {numbers[0]}"
-
-
-def _own_figure(figure: Any) -> Figure:
-    """Return a figure that `anamorph.plots` created, which is never a SubFigure."""
-    assert isinstance(figure, Figure)
-    return figure

@@ -6,7 +6,7 @@ import numpy as np
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.hyperparameters import HYPERPARAMETERS, Hyperparameter
-from anamorph.report.wording import LATENTS, format_count, format_lengths
+from anamorph.report.markup import LATENTS, format_count, format_lengths
 
 Row = tuple[str, str, str]
 HEADER = ("Setting", "Value", "What it does")

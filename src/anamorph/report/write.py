@@ -13,15 +13,26 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph import __version__
+from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.progress import duration
-from anamorph.plots.model_images import Images, checked_latents
+from anamorph.plots.panels import Images, checked_latents
 from anamorph.report.figures import STYLE, find_meeting_point
-from anamorph.report.markup import Section, make_facts, make_paragraph
+from anamorph.report.markup import (
+    LATENTS,
+    Section,
+    format_count,
+    format_lengths,
+    format_percent,
+    grid_unit,
+    make_facts,
+    make_paragraph,
+)
+from anamorph.report.measures import Examined, ModeShares, examine, mode_shares
 from anamorph.report.sections import (
     fit_section,
     fits_section,
@@ -32,36 +43,18 @@ from anamorph.report.sections import (
     settings_section,
     warps_section,
 )
-from anamorph.report.selection import Examined, examine
-from anamorph.report.variance import ModeShares, mode_shares
-from anamorph.report.wording import (
-    LATENTS,
-    format_count,
-    format_lengths,
-    format_percent,
-    grid_unit,
-)
 from anamorph.storage.errors import WriteError
 from anamorph.storage.replace import replacing
 
-Array = NDArray[np.floating]
+_FOLDER = files("anamorph.report")
 
-CITATION = f"""\
-<p>If this model is part of your work, please cite the paper that introduced the method:</p>
-<blockquote>J. Ashburner, M. Brudfors, K. Bronik and Y. Balbastre. An algorithm for learning shape
-and appearance models without annotations. <em>Medical Image Analysis</em> 55 (2019) 197–215.
-<a href="https://doi.org/10.1016/j.media.2019.04.008">doi:10.1016/j.media.2019.04.008</a>
-</blockquote>
-<p>and say that you used anamorph {__version__}.</p>
-<pre>@article{{ashburner2019algorithm,
-  author  = {{Ashburner, John and Brudfors, Mikael and Bronik, Kevin and Balbastre, Ya{{\\"e}}l}},
-  title   = {{An algorithm for learning shape and appearance models without annotations}},
-  journal = {{Medical Image Analysis}},
-  volume  = {{55}},
-  pages   = {{197--215}},
-  year    = {{2019}},
-  doi     = {{10.1016/j.media.2019.04.008}},
-}}</pre>"""
+
+def _read(name: str) -> str:
+    """Return the text of a file of this package."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+CITATION = Template(_read("citation.html").rstrip()).substitute(version=__version__)
 
 
 def write_report(
@@ -175,14 +168,12 @@ def _make_sections(
 def _fill_page(
     model: ShapeAppearanceModel, shares: ModeShares, sections: list[Section], title: str
 ) -> str:
-    folder = files("anamorph.report")
-    template = Template((folder / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
+    return Template(_read("page.html")).substitute(
         title=escape(title),
         version=__version__,
         date=date.today().isoformat(),
-        style=(folder / "style.css").read_text(encoding="utf-8"),
-        script=(folder / "enlarge.js").read_text(encoding="utf-8"),
+        style=_read("style.css"),
+        script=_read("enlarge.js"),
         contents="\n".join(section.link for section in sections),
         summary=_summarise(model, shares),
         sections="\n".join(section.html for section in sections),
@@ -205,17 +196,12 @@ def _summarise(model: ShapeAppearanceModel, shares: ModeShares) -> str:
         f"Mode {first + 1} carries the largest share of the variance that the modes explain, "
         f"{format_percent(shares.together[first])}.",
     ]
-    return make_paragraph(" ".join(sentences)) + make_facts(_list_key_facts(model))
-
-
-def _list_key_facts(model: ShapeAppearanceModel) -> list[tuple[str, str]]:
-    settings, origin = model.settings_, model.origin_
-    numbers = [
+    facts = [
         ("Images", f"{origin.n_images:,}"),
         ("Grid", format_lengths(settings.space)),
         ("Latents", f"{settings.layout.n_latents}"),
         ("Iterations", f"{model.n_iter_}"),
     ]
     if origin.seconds:
-        numbers.append(("Time to fit", duration(sum(origin.seconds))))
-    return numbers
+        facts.append(("Time to fit", duration(sum(origin.seconds))))
+    return make_paragraph(" ".join(sentences)) + make_facts(facts)

@@ -8,18 +8,23 @@ import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.expression import parse_sum
-from anamorph.cli.terminal.images import ImageArguments
-from anamorph.cli.terminal.messages import talking
-from anamorph.cli.terminal.models import latent_source, load_model, output_of
-from anamorph.cli.terminal.places import reserve, save_figure
+from anamorph.cli.terminal.images import OptionalImageArguments
+from anamorph.cli.terminal.messages import Messages
+from anamorph.cli.terminal.models import ModelArguments, latent_source, output_of
+from anamorph.cli.terminal.places import save_figure
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph arithmetic model.safetensors "smiling-1 - neutral-1 + neutral-2" faces/ -o sum/
 anamorph arithmetic model.safetensors "0.5*a + 0.5*b" --latents latents.tsv -o between/"""
 
 
+@options.command()
 def arithmetic(
-    model_file: options.ModelFile,
+    *,
+    output: options.OutputFolder,
+    latents: options.Latents = None,
+    probabilities: options.Probabilities = False,
+    model_arguments: ModelArguments,
     expression: Annotated[
         str,
         typer.Argument(
@@ -29,19 +34,8 @@ def arithmetic(
             '" -a + b".',
         ),
     ],
-    output: options.OutputFolder,
-    images: options.OptionalImages = None,
-    latents: options.Latents = None,
-    probabilities: options.Probabilities = False,
-    threads: options.Threads = None,
-    device: options.Device = None,
-    force: options.Force = False,
-    tissues: options.Tissues = False,
-    participants: options.ParticipantsTable = None,
-    resample: options.Resample = False,
-    cache: options.CacheFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    given: OptionalImageArguments,
+    messages: Messages,
 ) -> None:
     """Add and subtract images by their latents: a smile put on another face.
 
@@ -53,23 +47,20 @@ def arithmetic(
     from anamorph.plots import plot_arithmetic
     from anamorph.storage.tables import write_latents
 
-    with talking("arithmetic", quiet, as_json) as messages:
-        model = load_model(model_file, threads, device)
-        written = output_of(model, probabilities)
-        given = ImageArguments(images or [], tissues, participants, resample, cache)
-        source = latent_source(model, given, latents, messages)
-        terms = parse_sum(expression, source.names)
-        paths = [output / f"result{written.suffix}", output / "result.latents.tsv"]
-        picture = output / "arithmetic.png"
-        reserve([*paths, picture], [model_file, *source.inputs], force=force)
-        used = list(dict.fromkeys(name for _, name in terms))  # each is encoded once
-        codes = source.find([source.names.index(name) for name in used])
-        latents_of = dict(zip(used, codes, strict=True))
-        summands = [(factor, latents_of[name], name) for factor, name in terms]
-        result = np.sum([factor * code for factor, code, _ in summands], axis=0)[None]
-        written.write(paths[0], model.expected_images(result)[0])
-        write_latents(paths[1], ["result"], result)
-        figure = plot_arithmetic(model, summands)
-        save_figure(figure, picture)
-        messages.wrote(*paths, picture)
-        messages.result(latents=result[0].tolist())
+    model = model_arguments.load()
+    written = output_of(model, probabilities)
+    source = latent_source(model, given, latents, messages)
+    terms = parse_sum(expression, source.names)
+    paths = [output / f"result{written.suffix}", output / "result.latents.tsv"]
+    picture = output / "arithmetic.png"
+    model_arguments.reserve([*paths, picture], source.inputs)
+    used = list(dict.fromkeys(name for _, name in terms))  # each is encoded once
+    codes = source.find([source.names.index(name) for name in used])
+    latents_of = dict(zip(used, codes, strict=True))
+    summands = [(factor, latents_of[name], name) for factor, name in terms]
+    result = np.sum([factor * code for factor, code, _ in summands], axis=0)[None]
+    written.write(paths[0], model.expected_images(result)[0])
+    write_latents(paths[1], ["result"], result)
+    save_figure(plot_arithmetic(model, summands), picture)
+    messages.wrote(*paths, picture)
+    messages.result(latents=result[0].tolist())

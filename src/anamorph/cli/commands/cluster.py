@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +12,12 @@ from anamorph.cli.commands.fit import fit_files
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments
-from anamorph.cli.terminal.messages import talking
+from anamorph.cli.terminal.messages import Messages
 from anamorph.cli.terminal.places import path_beside
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
-    from anamorph.fitting.progress import Progress
     from anamorph.images.files import FileImages
 
 _CLUSTER = "Cluster"
@@ -69,20 +67,16 @@ app = typer.Typer(no_args_is_help=True, help="Learn a model on the workers of a 
 
 
 @app.command(epilog=EXAMPLES)
+@options.command("cluster fit")
 @command_with_settings(but=("n_threads",))
 def fit(
-    images: options.Images,
+    *,
     settings: ModelSettings,
     checkpoint: options.Checkpoint = None,
-    tissues: options.Tissues = False,
-    participants: options.ParticipantsTable = None,
-    resample: options.Resample = False,
+    given: ImageArguments,
     pad: options.Pad = 0,
-    cache: options.CacheFolder = None,
     force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
-    *,
+    messages: Messages,
     scheduler: Scheduler,
     output: options.ModelOutput,
     scratch: Scratch = None,
@@ -100,12 +94,7 @@ def fit(
             "'anamorph cluster' needs Dask, which is not installed: pip install 'anamorph[cluster]'"
         )
 
-    def fit_there(
-        model: ShapeAppearanceModel,
-        files: FileImages,
-        checkpoint: Path,
-        advance: Callable[[Progress], object],
-    ) -> None:
+    def fit_there(model: ShapeAppearanceModel, files: FileImages, **how: Any) -> None:
         from anamorph.cluster import ClusterError, connect, fit_on_cluster
         from anamorph.cluster.storage import remove_abandoned
 
@@ -114,19 +103,9 @@ def fit(
         folder = scratch or path_beside(output, ".cluster")
         try:
             with connect(scheduler) as client:
-                fit_on_cluster(
-                    model,
-                    files,
-                    client,
-                    folder,
-                    n_partitions=partitions,
-                    checkpoint=checkpoint,
-                    callback=advance,
-                )
+                fit_on_cluster(model, files, client, folder, n_partitions=partitions, **how)
         except ClusterError as error:
             raise CommandError(str(error)) from None
 
-    given = ImageArguments(images, tissues, participants, resample, cache)
     settings = settings.also(n_threads=threads)
-    with talking("cluster fit", quiet, as_json) as messages:
-        fit_files(fit_there, messages, given, settings, output, checkpoint, pad=pad, force=force)
+    fit_files(fit_there, messages, given, settings, output, checkpoint, pad=pad, force=force)

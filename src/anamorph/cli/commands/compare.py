@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.images import ImageArguments, ImageList
-from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.images import ImageArguments
+from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
 from anamorph.cli.terminal.places import reserve, save_figure
-from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
+from anamorph.cli.terminal.settings import ModelSettings, command_with_settings, parse_words
 
 if TYPE_CHECKING:
     from anamorph.compare.layouts import Comparison
@@ -25,13 +25,13 @@ anamorph compare labels/ --labels -k 8 --layouts joint,shape -o comparison/"""
 _DEFAULTS = {"n_components": 16, "random_state": 0}
 
 
+@options.command()
 @command_with_settings(
     *("preset", "config", "likelihood", "labels", "n_iter", "n_threads", "device", "channel_axis")
 )
 def compare(
-    images: options.Images,
-    output: options.OutputFolder,
     *,
+    output: options.OutputFolder,
     components: Annotated[
         str | None,
         typer.Option(
@@ -54,17 +54,13 @@ def compare(
     ] = 0.25,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Of what is hidden, and of the fits; by default 0."),
+        typer.Option(metavar="N", help="Seed of what is hidden and of the fits; by default 0."),
     ] = None,
     settings: ModelSettings,
     force: options.Force = False,
-    tissues: options.Tissues = False,
-    participants: options.ParticipantsTable = None,
-    resample: options.Resample = False,
+    given: ImageArguments,
     pad: options.Pad = 0,
-    cache: options.CacheFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    messages: Messages,
 ) -> None:
     """Compare kinds of models by how well they predict what was hidden from them.
 
@@ -72,57 +68,37 @@ def compare(
     of shape only and of appearance only are fitted to the rest, and predict
     it. Writes comparison.tsv (a row per image) and comparison.png.
     """
-    with talking("compare", quiet, as_json) as messages:
-        settings = settings.also(n_components=components, random_state=seed)
-        arguments = settings.merged(tissues)
-        chosen = _checked_layouts(layouts)
-        if not 0 < fraction < 1:
-            raise CommandError(f"--fraction must be between 0 and 1, got {fraction}")
-        given = ImageArguments(images, tissues, participants, resample, cache)
-        found = given.find_several()
-        paths = [output / "comparison.tsv", output / "comparison.png"]
-        reserve(paths, [*given.inputs(found), settings.config], force=force)
-        comparison = _compared(given, found, arguments, chosen, fraction, pad, messages)
-        _write(comparison, found.names, paths)
-        _show(comparison, messages)
-        messages.wrote(*paths)
+    settings = settings.also(n_components=components, random_state=seed)
+    arguments = _DEFAULTS | settings.merged(given.tissues)
+    arguments.pop("latents", None)  # layouts stand for all of them
+    chosen = _checked_layouts(layouts)
+    if not 0 < fraction < 1:
+        raise CommandError(f"--fraction must be between 0 and 1, got {fraction}")
+    found = given.find_several()
+    paths = [output / "comparison.tsv", output / "comparison.png"]
+    reserve(paths, [*given.inputs(found), settings.config], force=force)
+    from anamorph.compare.layouts import compare_layouts, layout_models  # slow, unlike the checks
+
+    model = next(iter(layout_models(layouts=chosen, **arguments).values()))
+    files = given.open_to_fit(model, found, pad)
+    with FitDisplay(messages) as display:
+        display.stage(f"Fitting {counted(len(chosen), 'kind')} of models to {len(found)} images")
+        comparison = compare_layouts(
+            files, layouts=chosen, fraction=fraction, progress=display.advance_named, **arguments
+        )
+    _write(comparison, found.names, paths)
+    _show(comparison, messages)
+    messages.wrote(*paths)
 
 
 def _checked_layouts(text: str | None) -> tuple[str, ...]:
     from anamorph.model.hyperparameters import LAYOUTS
 
-    chosen = LAYOUTS if text is None else values.words("--layouts", text)
+    chosen = LAYOUTS if text is None else parse_words("--layouts", text)
     for name in chosen:
         if name not in LAYOUTS:
             raise CommandError(f"--layouts must be among {', '.join(LAYOUTS)}, got {name}")
     return chosen
-
-
-def _compared(
-    given: ImageArguments,
-    found: ImageList,
-    arguments: dict[str, Any],
-    layouts: tuple[str, ...],
-    fraction: float,
-    pad: int,
-    messages: Messages,
-) -> Comparison:
-    from anamorph.cli.terminal.bar import FitDisplay
-    from anamorph.compare.layouts import compare_layouts, layout_models
-
-    arguments = _DEFAULTS | arguments
-    arguments.pop("latents", None)  # layouts stand for all of them
-    model = next(iter(layout_models(layouts=layouts, **arguments).values()))
-    files = given.open_to_fit(model, found, pad)
-    with FitDisplay(messages) as display:
-        display.stage(f"Fitting {counted(len(layouts), 'kind')} of models to {len(found)} images")
-        return compare_layouts(
-            files,
-            layouts=layouts,
-            fraction=fraction,
-            progress=display.advance_named,
-            **arguments,
-        )
 
 
 def _write(comparison: Comparison, names: list[str], paths: list[Path]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.messages import talking
+from anamorph.cli.terminal.messages import Messages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,26 +29,26 @@ anamorph demo --volumes -o demo-volumes/"""
 _IMAGES_PER_ROW = {2: 8, 3: 5}  # by number of axes
 
 
+@options.command()
 def demo(
     volumes: Annotated[
         bool,
-        typer.Option("--volumes", metavar="", help="In 3D, on volumes that it simulates."),
+        typer.Option("--volumes", metavar="", help="Use simulated volumes (3D) instead of digits."),
     ] = False,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write to."),
     ] = Path("demo-output"),
     threads: options.Threads = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    *,
+    messages: Messages,
 ) -> None:
     """Fit a model to handwritten digits that come with anamorph, and draw it.
 
     It takes about a minute, and ends with a report to open in a browser.
     """
-    with talking("demo", quiet, as_json) as messages:
-        paths = run_demo(output, volumes=volumes, n_threads=threads, say=messages.say)
-        messages.result(files=[str(path) for path in paths])
+    paths = run_demo(output, volumes=volumes, n_threads=threads, say=messages.say)
+    messages.result(files=[str(path) for path in paths])
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,33 @@ def run_demo(
     list of Path
         The files, the report first.
     """
+    from anamorph.report import write_report
+    from anamorph.storage import write_latents
+
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     subject = volumes_subject() if volumes else digits_subject()
-    subject.model.n_threads = n_threads
-    say(f"Fitting {len(subject.images)} {subject.name}; the first time, kernels are compiled")
-    subject.model.fit(subject.images, callback=lambda progress: say(str(progress)))
+    model, images = subject.model, subject.images
+    model.n_threads = n_threads
+    say(f"Fitting {len(images)} {subject.name}; the first time, kernels are compiled")
+    model.fit(images, callback=lambda progress: say(str(progress)))
     model_path = folder / f"{subject.name}.safetensors"
-    subject.model.save(model_path)
+    model.save(model_path)
     say("Drawing pictures and writing the report")
-    paths = [
-        _write_report(subject, folder),
-        model_path,
-        _write_latents(subject, folder),
-        *_write_pictures(subject, folder),
-    ]
+    report = write_report(
+        model,
+        folder / "report.html",
+        images=images,
+        latents=model.latents_,
+        labels=subject.labels,
+        label_name=subject.label_name,
+        title=subject.title,
+    )
+    table = folder / f"{subject.name}.latents.tsv"  # where `anamorph report` looks for it
+    names = [f"image-{n:03d}" for n in range(len(images))]
+    column = subject.label_name.split()[0]
+    write_latents(table, names, model.latents_, {column: subject.labels.tolist()})
+    paths = [report, model_path, table, *_write_pictures(subject, folder)]
     say("\n".join(["Wrote", *(f"  {path}" for path in paths)]))
     return paths
 
@@ -125,31 +137,6 @@ def volumes_subject() -> Subject:
     images, ages = brains(32)
     model = ShapeAppearanceModel(5, likelihood="categorical", n_iter=5)
     return Subject("volumes", "Simulated brains", images, ages, "age (years)", model)
-
-
-def _write_report(subject: Subject, folder: Path) -> Path:
-    from anamorph.report import write_report
-
-    return write_report(
-        subject.model,
-        folder / "report.html",
-        images=subject.images,
-        latents=subject.model.latents_,
-        labels=subject.labels,
-        label_name=subject.label_name,
-        title=subject.title,
-    )
-
-
-def _write_latents(subject: Subject, folder: Path) -> Path:
-    """Write a row per image: its name, its latents and its label."""
-    from anamorph.storage import write_latents
-
-    path = folder / f"{subject.name}.latents.tsv"  # where `anamorph report` looks for it
-    names = [f"image-{n:03d}" for n in range(len(subject.images))]
-    column = subject.label_name.split()[0]
-    write_latents(path, names, subject.model.latents_, {column: subject.labels.tolist()})
-    return path
 
 
 def _write_pictures(subject: Subject, folder: Path) -> list[Path]:

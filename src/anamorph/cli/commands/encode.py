@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.images import ImageArguments
-from anamorph.cli.terminal.messages import counted, talking
-from anamorph.cli.terminal.models import load_model
-from anamorph.cli.terminal.places import reserve
+from anamorph.cli.terminal.messages import Messages, counted
+from anamorph.cli.terminal.models import ModelArguments
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph encode model.safetensors new/ -o latents.tsv
@@ -21,9 +20,9 @@ SITE_EXAMPLES = """[bold]Examples[/bold]
 anamorph site encode shared.safetensors scans/ -o latents.tsv"""
 
 
+@options.command()
 def encode(
-    model_file: options.ModelFile,
-    images: options.Images,
+    *,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="TSV", help="Table of latents to write.")
     ],
@@ -35,15 +34,9 @@ def encode(
             help="Add a column log_evidence: how well the model explains each image.",
         ),
     ] = False,
-    threads: options.Threads = None,
-    device: options.Device = None,
-    force: options.Force = False,
-    tissues: options.Tissues = False,
-    participants: options.ParticipantsTable = None,
-    resample: options.Resample = False,
-    cache: options.CacheFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    model_arguments: ModelArguments,
+    given: ImageArguments,
+    messages: Messages,
 ) -> None:
     """Find the latents of images: a few numbers for each, in a table.
 
@@ -51,19 +44,17 @@ def encode(
     """
     from anamorph.storage.tables import write_latents
 
-    with talking("encode", quiet, as_json) as messages:
-        model = load_model(model_file, threads, device)
-        given = ImageArguments(images, tissues, participants, resample, cache)
-        found = given.find()
-        reserve([output], [model_file, *given.inputs(found)], force=force)
-        files: Any = given.open_for(model, found)
-        with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
-            encoded = model.encode(files)
-        more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
-        write_latents(output, found.names, encoded.latents, more)
-        messages.wrote(output)
-        messages.result(
-            n_images=len(found),
-            n_latents=encoded.latents.shape[1],
-            **({"mean_log_evidence": float(encoded.log_evidence.mean())} if evidence else {}),
-        )
+    model = model_arguments.load()
+    found = given.find()
+    model_arguments.reserve([output], given.inputs(found))
+    files = given.open_for(model, found)
+    with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
+        encoded = model.encode(files)
+    more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
+    write_latents(output, found.names, encoded.latents, more)
+    messages.wrote(output)
+    messages.result(
+        n_images=len(found),
+        n_latents=encoded.latents.shape[1],
+        **({"mean_log_evidence": float(encoded.log_evidence.mean())} if evidence else {}),
+    )

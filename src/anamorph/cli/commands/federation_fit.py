@@ -100,7 +100,7 @@ def fit(
 def _drive(
     kit: Kit, request: FitRequest, patience: float, go_on: bool, messages: Messages
 ) -> dict[str, Any]:
-    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.cli.terminal.messages import FitDisplay
     from anamorph.federation.nvflare.driver import Driver
     from anamorph.federation.nvflare.job import Watch
     from anamorph.fitting.progress import Progress

@@ -13,13 +13,12 @@ import typer
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import INTERRUPTED, CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
-from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
 from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
-    from anamorph.fitting.progress import Progress
     from anamorph.images.files import FileImages
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -29,20 +28,17 @@ anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
 anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
 
 
+@options.command()
 @command_with_settings()
 def fit(
-    images: options.Images,
+    *,
     output: options.ModelOutput,
     settings: ModelSettings,
     checkpoint: options.Checkpoint = None,
-    tissues: options.Tissues = False,
-    participants: options.ParticipantsTable = None,
-    resample: options.Resample = False,
+    given: ImageArguments,
     pad: options.Pad = 0,
-    cache: options.CacheFolder = None,
     force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    messages: Messages,
 ) -> None:
     """Learn a shape and appearance model from images, without any annotation.
 
@@ -50,29 +46,15 @@ def fit(
     a few numbers (latents) for every image. Ctrl-C stops it, and the same
     command resumes it.
     """
-    given = ImageArguments(images, tissues, participants, resample, cache)
-    with talking("fit", quiet, as_json) as messages:
-        fit_files(_fit_here, messages, given, settings, output, checkpoint, pad=pad, force=force)
 
+    def fit_here(model: ShapeAppearanceModel, files: FileImages, **how: Any) -> None:
+        model.fit(files, **how)
 
-#: Fits a model to opened images, given where the checkpoint is and what to call after iterations.
-FitModel = Callable[
-    ["ShapeAppearanceModel", "FileImages", Path, Callable[["Progress"], object]], object
-]
-
-
-def _fit_here(
-    model: ShapeAppearanceModel,
-    files: FileImages,
-    checkpoint: Path,
-    advance: Callable[[Progress], object],
-) -> None:
-    """Fit a model in this process."""
-    model.fit(files, checkpoint=checkpoint, callback=advance)
+    fit_files(fit_here, messages, given, settings, output, checkpoint, pad=pad, force=force)
 
 
 def fit_files(
-    fit_model: FitModel,
+    fit_model: Callable[..., object],
     messages: Messages,
     given: ImageArguments,
     settings: ModelSettings,
@@ -87,7 +69,8 @@ def fit_files(
     Parameters
     ----------
     fit_model : callable
-        Fits the model, here or elsewhere.
+        Fits a model to opened images, here or elsewhere. Takes both, and by name ``checkpoint``
+        and ``callback``, as `ShapeAppearanceModel.fit` does.
     messages : Messages
     given : ImageArguments
     settings, output, checkpoint, pad, force
@@ -100,21 +83,7 @@ def fit_files(
     reserve([output, table], inputs, force=force)
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
-    model = _fit(fit_model, arguments, given, found, pad, checkpoint, messages)
-    _write(model, found, output, table, checkpoint, messages)
-
-
-def _fit(
-    fit_model: FitModel,
-    arguments: dict[str, Any],
-    given: ImageArguments,
-    found: ImageList,
-    pad: int,
-    checkpoint: Path,
-    messages: Messages,
-) -> ShapeAppearanceModel:
-    from anamorph.cli.terminal.bar import FitDisplay
-    from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.estimator import ShapeAppearanceModel  # slow, unlike the checks
 
     model = ShapeAppearanceModel(**arguments)
     try:
@@ -127,11 +96,11 @@ def _fit(
                 else "Starting (where kernels are not compiled yet, this takes a minute)"
             )
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            fit_model(model, files, checkpoint, display.advance)
+            fit_model(model, files, checkpoint=checkpoint, callback=display.advance)
     except KeyboardInterrupt as interrupt:  # said once the bar is gone, which would break the line
         tell_how_to_resume(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
-    return model
+    _write(model, found, output, table, checkpoint, messages)
 
 
 def tell_how_to_resume(checkpoint: Path) -> None:

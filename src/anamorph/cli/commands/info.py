@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.messages import talking
+from anamorph.cli.terminal.messages import Messages
 from anamorph.cli.terminal.models import load_model
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ anamorph info model.safetensors
 anamorph info model.safetensors --json"""
 
 
+@options.command()
 def info(
     model_file: options.ModelFile,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    messages: Messages,
 ) -> None:
     """Say what a model is: its images, its settings, and how its fit went."""
     from rich import box
@@ -29,15 +29,14 @@ def info(
 
     from anamorph.fitting.progress import duration
 
-    with talking("info", quiet, as_json) as messages:
-        facts = list_facts(load_model(model_file), model_file)
-        messages.result(**facts)
-        table = Table("", "", box=box.SIMPLE, show_header=False, title=str(model_file))
-        shown = {name.replace("_", " "): _format_value(value) for name, value in facts.items()}
-        shown["seconds"] = duration(facts["seconds"])
-        for name, text in shown.items():
-            table.add_row("time" if name == "seconds" else name, text)
-        messages.answer(table)
+    facts = list_facts(load_model(model_file), model_file)
+    messages.result(**facts)
+    table = Table("", "", box=box.SIMPLE, show_header=False, title=str(model_file))
+    shown = {name.replace("_", " "): _format_value(value) for name, value in facts.items()}
+    shown["seconds"] = duration(facts["seconds"])
+    for name, text in shown.items():
+        table.add_row("time" if name == "seconds" else name, text)
+    messages.answer(table)
 
 
 def list_facts(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
@@ -75,11 +74,9 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         if isinstance(value[0], list):
             return "\n".join(" ".join(f"{number:9.4g}" for number in row) for row in value[:3])
-        return " x ".join(map(str, value)) if isinstance(value[0], int) else _format_numbers(value)
+        if isinstance(value[0], int):
+            return " x ".join(map(str, value))
+        return ", ".join(f"{number:.4g}" for number in value)
     if isinstance(value, float):
         return f"{value:.8g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _format_numbers(values: list[float]) -> str:
-    return ", ".join(f"{number:.4g}" for number in values)

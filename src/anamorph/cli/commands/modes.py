@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.messages import counted, talking
-from anamorph.cli.terminal.models import load_model, output_of
-from anamorph.cli.terminal.places import paths_in, reserve, save_figure
+from anamorph.cli.terminal.messages import Messages, counted
+from anamorph.cli.terminal.models import ModelArguments, output_of
+from anamorph.cli.terminal.places import paths_in, save_figure
+from anamorph.cli.terminal.settings import parse_integers, parse_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from anamorph.estimator import ShapeAppearanceModel
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -27,8 +23,9 @@ anamorph modes model.safetensors -o modes/ --modes 1,2 --at -5,-3,3,5 --animate"
 _MOST_MODES = 5
 
 
+@options.command()
 def modes(
-    model_file: options.ModelFile,
+    *,
     output: options.OutputFolder,
     chosen: Annotated[
         str | None,
@@ -42,11 +39,8 @@ def modes(
         typer.Option("--animate", metavar="", help="Also write a GIF of every mode."),
     ] = False,
     probabilities: options.Probabilities = False,
-    threads: options.Threads = None,
-    device: options.Device = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    model_arguments: ModelArguments,
+    messages: Messages,
 ) -> None:
     """Show what each latent does: images along the modes of a model.
 
@@ -54,35 +48,27 @@ def modes(
     the picture modes.png of all of them. Mode 1 is the latent z1.
     """
     from anamorph.plots import plot_modes, save_animation
+    from anamorph.plots.panels import along_mode
     from anamorph.storage.replace import replacing
 
-    with talking("modes", quiet, as_json) as messages:
-        model = load_model(model_file, threads, device)
-        written = output_of(model, probabilities)
-        numbers, places = _checked_modes(model, chosen), values.numbers("--at", at)
-        names = [_name_image(mode, place) for mode in numbers for place in places]
-        paths = paths_in(output, names, written.suffix)
-        picture = output / "modes.png"
-        films = {mode: output / f"mode-{mode}.gif" for mode in numbers} if animate else {}
-        reserve([*paths, picture, *films.values()], [model_file], force=force)
-        with messages.waiting(f"Drawing {counted(len(numbers), 'mode')}"):
-            for path, image in zip(paths, _images_along(model, numbers, places), strict=True):
-                written.write(path, image)
-            save_figure(plot_modes(model, [mode - 1 for mode in numbers], places), picture)
-            for mode, film in films.items():
-                with replacing(film) as temporary:
-                    save_animation(model, mode - 1, temporary)
-        messages.wrote(*paths, picture, *films.values(), look_at=picture)
-
-
-def _images_along(
-    model: ShapeAppearanceModel, modes: Sequence[int], places: Sequence[float]
-) -> Iterator[NDArray[np.floating]]:
-    """Yield images (C, *space), all places of the first mode first."""
-    from anamorph.plots.model_images import along_mode
-
-    for mode in modes:
-        yield from along_mode(model, mode - 1, places, "both")
+    model = model_arguments.load()
+    written = output_of(model, probabilities)
+    numbers, places = _checked_modes(model, chosen), parse_numbers("--at", at)
+    names = [_name_image(mode, place) for mode in numbers for place in places]
+    paths = paths_in(output, names, written.suffix)
+    picture = output / "modes.png"
+    films = {mode: output / f"mode-{mode}.gif" for mode in numbers} if animate else {}
+    model_arguments.reserve([*paths, picture, *films.values()])
+    with messages.waiting(f"Drawing {counted(len(numbers), 'mode')}"):
+        remaining = iter(paths)
+        for mode in numbers:
+            for image in along_mode(model, mode - 1, places, "both"):
+                written.write(next(remaining), image)
+        save_figure(plot_modes(model, [mode - 1 for mode in numbers], places), picture)
+        for mode, film in films.items():
+            with replacing(film) as temporary:
+                save_animation(model, mode - 1, temporary)
+    messages.wrote(*paths, picture, *films.values(), look_at=picture)
 
 
 def _name_image(mode: int, place: float) -> str:
@@ -94,7 +80,7 @@ def _checked_modes(model: ShapeAppearanceModel, text: str | None) -> tuple[int, 
     n_latents = len(model.latent_precision_)
     if text is None:
         return tuple(range(1, min(_MOST_MODES, n_latents) + 1))
-    numbers = values.integers("--modes", text)
+    numbers = parse_integers("--modes", text)
     for number in numbers:
         if not 1 <= number <= n_latents:
             raise CommandError(f"--modes must be from 1 to {n_latents}, got {number}")

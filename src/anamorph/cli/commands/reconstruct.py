@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.images import ImageArguments
-from anamorph.cli.terminal.messages import counted, talking
-from anamorph.cli.terminal.models import latent_source, load_model, output_of, write_images
-from anamorph.cli.terminal.places import paths_in, reserve
+from anamorph.cli.terminal.images import ImageArguments, OptionalImageArguments
+from anamorph.cli.terminal.messages import Messages, counted
+from anamorph.cli.terminal.models import ModelArguments, latent_source, output_of, write_images
+from anamorph.cli.terminal.places import paths_in
+
+if TYPE_CHECKING:
+    from anamorph.arrays.typing import Array
 
 RECONSTRUCT_EXAMPLES = """[bold]Examples[/bold]
 anamorph reconstruct model.safetensors scans/ -o reconstructions/
@@ -22,10 +25,10 @@ anamorph impute model.safetensors incomplete/ -o complete/"""
 _ENDINGS = {"both": "_reconstruction", "shape": "_shape", "appearance": "_appearance"}
 
 
+@options.command()
 def reconstruct(
-    model_file: options.ModelFile,
+    *,
     output: options.OutputFolder,
-    images: options.OptionalImages = None,
     latents: options.Latents = None,
     part: Annotated[
         str,
@@ -35,15 +38,9 @@ def reconstruct(
         ),
     ] = "both",
     probabilities: options.Probabilities = False,
-    threads: options.Threads = None,
-    device: options.Device = None,
-    force: options.Force = False,
-    tissues: options.Tissues = False,
-    participants: options.ParticipantsTable = None,
-    resample: options.Resample = False,
-    cache: options.CacheFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    model_arguments: ModelArguments,
+    given: OptionalImageArguments,
+    messages: Messages,
 ) -> None:
     """Write what the model makes of images, or of latents.
 
@@ -53,55 +50,43 @@ def reconstruct(
     """
     from anamorph.model.checks import check_choice
 
-    with talking("reconstruct", quiet, as_json) as messages:
-        check_choice("--part", part, tuple(_ENDINGS))
-        model = load_model(model_file, threads, device)
-        written = output_of(model, probabilities)
-        given = ImageArguments(images or [], tissues, participants, resample, cache)
-        source = latent_source(model, given, latents, messages)
-        paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
-        reserve(paths, [model_file, *source.inputs], force=force)
-        codes = source.find(range(len(paths)))
-        with messages.waiting(f"Reconstructing {counted(len(paths), 'image')}"):
-            write_images(
-                model, written, paths, lambda some: model.expected_images(codes[some], part)
-            )
-        messages.wrote(*paths)
+    check_choice("--part", part, tuple(_ENDINGS))
+    model = model_arguments.load()
+    written = output_of(model, probabilities)
+    source = latent_source(model, given, latents, messages)
+    paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
+    model_arguments.reserve(paths, source.inputs)
+    codes = source.find(range(len(paths)))
+    with messages.waiting(f"Reconstructing {counted(len(paths), 'image')}"):
+        write_images(model, written, paths, lambda some: model.expected_images(codes[some], part))
+    messages.wrote(*paths)
 
 
+@options.command()
 def impute(
-    model_file: options.ModelFile,
-    images: options.Images,
+    *,
     output: options.OutputFolder,
     probabilities: options.Probabilities = False,
-    threads: options.Threads = None,
-    device: options.Device = None,
-    force: options.Force = False,
-    tissues: options.Tissues = False,
-    participants: options.ParticipantsTable = None,
-    resample: options.Resample = False,
-    cache: options.CacheFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    model_arguments: ModelArguments,
+    given: ImageArguments,
+    messages: Messages,
 ) -> None:
     """Fill in what is missing in images, by what the model expects there.
 
     Missing are NaN, transparent pixels, and with --resample what lies outside
     the field of view. Each image goes to a file of its name and _imputed.
     """
-    with talking("impute", quiet, as_json) as messages:
-        model = load_model(model_file, threads, device)
-        written = output_of(model, probabilities)
-        given = ImageArguments(images, tissues, participants, resample, cache)
-        found = given.find()
-        given.open_for(model, found)  # checks all headers before the work begins
-        paths = paths_in(output, found.names, "_imputed" + written.suffix)
-        reserve(paths, [model_file, *given.inputs(found)], force=force)
+    model = model_arguments.load()
+    written = output_of(model, probabilities)
+    found = given.find()
+    given.open_for(model, found)  # checks all headers before the work begins
+    paths = paths_in(output, found.names, "_imputed" + written.suffix)
+    model_arguments.reserve(paths, given.inputs(found))
 
-        def imputed(part: slice) -> Any:
-            files: Any = given.open_for(model, found.take(range(len(found))[part]))
-            return model.imputed_images(files)
+    def imputed(part: slice) -> Array:
+        some = found.take(range(len(found))[part])
+        return model.imputed_images(given.open_for(model, some))
 
-        with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
-            write_images(model, written, paths, imputed)
-        messages.wrote(*paths)
+    with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
+        write_images(model, written, paths, imputed)
+    messages.wrote(*paths)

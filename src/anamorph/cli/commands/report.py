@@ -10,10 +10,10 @@ import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.images import ImageArguments, ImageList
-from anamorph.cli.terminal.messages import Messages, talking
-from anamorph.cli.terminal.models import load_model
-from anamorph.cli.terminal.places import path_beside, reserve
+from anamorph.cli.terminal.images import ImageArguments, ImageList, OptionalImageArguments
+from anamorph.cli.terminal.messages import Messages
+from anamorph.cli.terminal.models import ModelArguments
+from anamorph.cli.terminal.places import path_beside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +27,9 @@ anamorph report model.safetensors scans/ -o report.html --latents model.latents.
 anamorph report model.safetensors scans/ --participants participants.tsv --label sex"""
 
 
+@options.command()
 def report(
-    model_file: options.ModelFile,
-    images: options.OptionalImages = None,
+    *,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="HTML", help="Page to write.")
     ] = Path("report.html"),
@@ -41,7 +41,6 @@ def report(
             "from the images, or without images in the table that 'fit' wrote beside the model.",
         ),
     ] = None,
-    participants: options.ParticipantsTable = None,
     label: Annotated[
         str | None,
         typer.Option(
@@ -49,42 +48,35 @@ def report(
             help="Column of --participants to colour latents by, numbers or categories.",
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Of the page.")] = None,
-    threads: options.Threads = None,
-    device: options.Device = None,
-    force: options.Force = False,
-    tissues: options.Tissues = False,
-    resample: options.Resample = False,
-    cache: options.CacheFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
+    model_arguments: ModelArguments,
+    given: OptionalImageArguments,
+    messages: Messages,
 ) -> None:
     """Write one HTML page about a model: its modes, samples and how it was fitted.
 
     With images it also shows how well the model fits them, and with latents
     where they lie. The page needs no network, and can be sent to others.
     """
-    if label is not None and participants is None:
+    if label is not None and given.participants is None:
         raise typer.BadParameter("needs --participants", param_hint="--label")
 
     from anamorph.report import write_report
 
-    with talking("report", quiet, as_json) as messages:
-        model = load_model(model_file, threads, device)
-        given = ImageArguments(images or [], tissues, participants, resample, cache)
-        found = given.find() if given.arguments else None
-        reserve([output], [model_file, latents, *given.inputs(found)], force=force)
-        if found is None:
-            shown = _read_known_latents(model, model_file, latents, messages)
-        else:
-            shown = _open_images(model, given, found, latents)
-        if label is not None and participants is not None:
-            shown["labels"] = _read_labels(participants, label, shown.get("names"))
-        is_encoding = found is not None and latents is None
-        doing = "Encoding images, then writing" if is_encoding else "Writing"
-        with messages.waiting(f"{doing} the report"):
-            write_report(model, output, **shown, label_name=label, title=title)
-        messages.wrote(output)
+    model = model_arguments.load()
+    found = given.find() if given.arguments else None
+    model_arguments.reserve([output], [latents, *given.inputs(found)])
+    if found is None:
+        shown = _read_known_latents(model, model_arguments.model_file, latents, messages)
+    else:
+        shown = _open_images(model, given, found, latents)
+    if label is not None and given.participants is not None:
+        shown["labels"] = _read_labels(given.participants, label, shown.get("names"))
+    is_encoding = found is not None and latents is None
+    doing = "Encoding images, then writing" if is_encoding else "Writing"
+    with messages.waiting(f"{doing} the report"):
+        write_report(model, output, **shown, label_name=label, title=title)
+    messages.wrote(output)
 
 
 def _read_known_latents(

@@ -17,7 +17,7 @@ from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
-    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.cli.terminal.messages import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import FederatedResult
     from anamorph.federation.simulate import LocalTransport
@@ -70,7 +70,7 @@ def simulate(
     The images are dealt out to the sites in turn. It is the same code as
     between hospitals, without a network: same policy, masks and audit logs.
     """
-    from anamorph.cli.terminal.bar import FitDisplay
+    from anamorph.cli.terminal.messages import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.model.settings import checked_settings
 

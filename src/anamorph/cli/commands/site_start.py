@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError, require_nvflare
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import Messages, counted, talking
-from anamorph.cli.terminal.settings import chosen_likelihood
+from anamorph.cli.terminal.settings import chosen_likelihood, parse_memory
 from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def start(
             pad=pad,
             cache=None if cache is None else str(cache.resolve()),
             policy=None if policy is None else str(policy.resolve()),
-            memory_budget=None if memory is None else values.memory("--memory", memory),
+            memory_budget=None if memory is None else parse_memory("--memory", memory),
             n_threads=threads,
             device=device or "cpu",
             columns=columns_of(found, participants, column or [], "--column names columns"),

@@ -15,8 +15,8 @@ from difflib import get_close_matches
 
 from anamorph.cli.terminal.errors import CommandError
 
-_FACTOR = re.compile(r"(\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*\*\s*")
-_SIGN = re.compile(r"\s*([+-])\s*")
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_SIGN_AND_FACTOR = re.compile(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*\s*)?")
 _WORD = re.compile(r"\S+")
 _ENDS_A_NAME = re.compile(r"\s|[+-]|$")
 _MOST_LISTED = 5
@@ -47,31 +47,18 @@ def parse_sum(text: str, names: Iterable[str]) -> list[tuple[float, str]]:
     text = text.strip()
     position = 0
     while position < len(text) or not terms:
-        sign, position = _read_sign(text, position, is_first=not terms)
-        factor, position = _read_factor(text, position)
-        name = _read_name(text, position, known)
-        terms.append((sign * factor, name))
-        position += len(name)
+        found = _SIGN_AND_FACTOR.match(text, position)
+        assert found is not None  # both may be absent
+        sign, factor = found.groups()
+        if terms and not sign:
+            raise CommandError(
+                f"there must be + or - before {text[position:].strip()!r} in {text!r}: write sums "
+                "like 'a - b + 0.5*c'"
+            )
+        name = _read_name(text, found.end(), known)
+        terms.append(((-1.0 if sign == "-" else 1.0) * float(factor or 1), name))
+        position = found.end() + len(name)
     return terms
-
-
-def _read_sign(text: str, position: int, *, is_first: bool) -> tuple[float, int]:
-    found = _SIGN.match(text, position)
-    if found is not None:
-        return (-1.0 if found.group(1) == "-" else 1.0), found.end()
-    if is_first:
-        return 1.0, position
-    raise CommandError(
-        f"there must be + or - before {text[position:].strip()!r} in {text!r}: write sums like "
-        "'a - b + 0.5*c'"
-    )
-
-
-def _read_factor(text: str, position: int) -> tuple[float, int]:
-    found = _FACTOR.match(text, position)
-    if found is None:
-        return 1.0, position
-    return float(found.group().rstrip().rstrip("*")), found.end()
 
 
 def _read_name(text: str, position: int, known: list[str]) -> str:

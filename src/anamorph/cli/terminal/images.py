@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ class ImageArguments:
         Folder for decoded images; None, by default, for a temporary file.
     """
 
-    arguments: Sequence[str]
-    tissues: bool = False
-    participants: Path | None = None
-    resample: bool = False
-    cache: Path | None = None
+    arguments: options.Images
+    tissues: options.Tissues = False
+    participants: options.ParticipantsTable = None
+    resample: options.Resample = False
+    cache: options.CacheFolder = None
 
     def find(self) -> ImageList:
         """Return the files of all images, naturally sorted, and the names of the images."""
@@ -120,6 +121,13 @@ class ImageArguments:
                 f"patterns, got {len(images.files[0])}"
             )
         return model.open_files(images.for_reader, resample=self.resample, cache=self.cache)
+
+
+@dataclass(frozen=True)
+class OptionalImageArguments(ImageArguments):
+    """The arguments of a command about its images, of which there may be none."""
+
+    arguments: options.Images = ()  # type: ignore[assignment] # a list cannot be a default
 
 
 @dataclass(frozen=True)

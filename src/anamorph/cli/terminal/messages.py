@@ -1,4 +1,4 @@
-"""The output of commands: text for people, one JSON object for programs, or nothing."""
+"""The output of commands: text and progress for people, one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from anamorph.fitting.progress import duration
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console, RenderableType
 
+    from anamorph.fitting.progress import Progress
+
 _logger = logging.getLogger("anamorph")
 _LONGEST_LINE = 1000  # of a table that goes to a file or a pipe
+_MOST_NAMED = 3  # files
 
 
 def counted(number: int, thing: str) -> str:
@@ -96,13 +101,6 @@ class Messages:
             hint = "" if look_at is None else f"; look at {look_at}"
             self.say(f"Wrote {len(paths)} files to {paths[0].parent}{hint}")
 
-    def _end(self) -> None:
-        if self.as_json:
-            print(json.dumps(self._result))
-
-
-_MOST_NAMED = 3
-
 
 class _LogToMessages(logging.Handler):
     """Prints warnings of the numerical core as messages of the command."""
@@ -125,4 +123,70 @@ def talking(command: str, quiet: bool, as_json: bool) -> Iterator[Messages]:
         yield messages
     finally:
         _logger.removeHandler(handler)
-    messages._end()
+    if as_json:
+        print(json.dumps(messages._result))
+
+
+class FitDisplay:
+    """Shows the progress of a fit within a ``with`` block: a bar, or lines without a terminal.
+
+    Parameters
+    ----------
+    messages : Messages
+        Where lines go if there is no terminal.
+    """
+
+    def __init__(self, messages: Messages) -> None:
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self._messages = messages
+        self._is_live = messages.console.is_terminal and not messages.console.quiet
+        self._bar = Bar(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[facts]}"),
+            console=messages.console,
+            transient=True,
+            disable=not self._is_live,
+        )
+        self._task = self._bar.add_task("", total=None, facts="")
+
+    def __enter__(self) -> FitDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def stage(self, text: str) -> None:
+        """Show what happens before the first iteration."""
+        if self._is_live:
+            self._bar.update(self._task, description=text)
+        else:
+            self._messages.say(text)
+
+    def advance(self, progress: Progress) -> None:
+        """Show the progress after an iteration."""
+        self.advance_named("", progress)
+
+    def advance_named(self, name: str, progress: Progress) -> None:
+        """Show the progress of one of several fits after an iteration."""
+        place = f"iteration {progress.n_done}/{progress.n_iter}"
+        place = f"{name}, {place}" if name else place.capitalize()
+        facts = (
+            f"objective {progress.objective[-1]:.8g}, "
+            f"{progress.seconds[-1] / progress.n_images:.2g} s/image, "
+            f"{duration(progress.seconds_left)} left"
+        )
+        if not self._is_live:
+            self._messages.say(f"{place}: {facts}")
+            return
+        self._bar.update(
+            self._task,
+            description=place,
+            completed=progress.n_done,
+            total=progress.n_iter,
+            facts=facts,
+        )

@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.messages import counted
+from anamorph.cli.terminal.places import reserve
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from anamorph.arrays.typing import Array, Float64Array
     from anamorph.cli.terminal.images import ImageArguments
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.storage.outputs import ImageOutput
+
+
+@dataclass(frozen=True)
+class ModelArguments:
+    """The arguments of a command about the model that it uses, and the files that it writes.
+
+    Attributes
+    ----------
+    model_file : Path
+    threads : int or None
+        None, by default, for one per processor.
+    device : str or None
+        None, by default, for "cpu".
+    force : bool
+        Whether to replace existing files; False by default.
+    """
+
+    model_file: options.ModelFile
+    threads: options.Threads = None
+    device: options.Device = None
+    force: options.Force = False
+
+    def load(self) -> ShapeAppearanceModel:
+        """Return the model."""
+        return load_model(self.model_file, self.threads, self.device)
+
+    def reserve(self, paths: Sequence[Path], inputs: Iterable[Path | None] = ()) -> None:
+        """Check that output files can be written, and are none of the inputs or the model."""
+        reserve(paths, [self.model_file, *inputs], force=self.force)
 
 
 def load_model(
@@ -74,7 +103,7 @@ class LatentSource:
 
     names: list[str]
     inputs: list[Path]
-    find: Callable[[Sequence[int]], NDArray[np.float64]]
+    find: Callable[[Sequence[int]], Float64Array]
 
 
 def latent_source(
@@ -93,8 +122,8 @@ def latent_source(
     found = given.find()
     given.open_for(model, found)  # checks all headers before the work begins
 
-    def encode(numbers: Sequence[int]) -> NDArray[np.float64]:
-        files: Any = given.open_for(model, found.take(numbers))
+    def encode(numbers: Sequence[int]) -> Float64Array:
+        files = given.open_for(model, found.take(numbers))
         with messages.waiting(f"Encoding {counted(len(numbers), 'image')}"):
             return model.transform(files)
 
@@ -105,7 +134,7 @@ def write_images(
     model: ShapeAppearanceModel,
     output: ImageOutput,
     paths: Sequence[Path],
-    make: Callable[[slice], NDArray[np.floating]],
+    make: Callable[[slice], Array],
 ) -> None:
     """Compute images a few at a time, and write each to its file.
 

@@ -1,16 +1,24 @@
 """Arguments and options that several commands share, with the help that they show.
 
-Those that set up a model and its fit come from the table of hyperparameters.
+Those that set up a model and its fit come from the table of hyperparameters. The decorator
+`command` lets one parameter of a command stand for options that always occur together.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from anamorph.cli.terminal.messages import talking
 from anamorph.model.hyperparameters import FITTING, HYPERPARAMETERS, IMAGES, KEYS, MACHINE, MODEL
+
+Command = Callable[..., None]
 
 _TALK = "Messages"
 
@@ -42,7 +50,6 @@ ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model file, as written by 'anamorph fit'.")
 ]
 Images = Annotated[list[str], typer.Argument(metavar="IMAGES", help=_IMAGES_HELP)]
-OptionalImages = Annotated[list[str] | None, typer.Argument(metavar="IMAGES", help=_IMAGES_HELP)]
 OutputFolder = Annotated[
     Path, _option("Folder to write to; made if need be.", "--output", "-o", metavar="FOLDER")
 ]
@@ -163,3 +170,62 @@ AsJson = Annotated[
         panel=_TALK,
     ),
 ]
+
+
+#: A parameter of a command that stands for one option.
+by_name = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+_TALKING = [
+    by_name("quiet", default=False, annotation=Quiet),
+    by_name("as_json", default=False, annotation=AsJson),
+]
+
+
+def command(name: str | None = None) -> Callable[[Command], Command]:
+    """Make a command of a function with a parameter ``messages``.
+
+    Typer makes options from the parameters of a function. In the decorated command, ``messages``
+    stands for --quiet and --json. Every parameter whose type is a dataclass stands for the fields
+    of the dataclass, whose types are options; the function gets the dataclass.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the command in its JSON object; that of the function by default.
+    """
+
+    def decorate(function: Command) -> Command:
+        groups: dict[str, Any] = {
+            own.name: own.annotation
+            for own in parameters_of(function)
+            if is_dataclass(own.annotation)
+        }
+        members = {place: parameters_of(group) for place, group in groups.items()}
+
+        def run(*, quiet: bool, as_json: bool, **given: Any) -> None:
+            with talking(name or function.__name__, quiet, as_json) as messages:
+                for place, group in groups.items():
+                    typed = {member.name: given.pop(member.name) for member in members[place]}
+                    given[place] = group(**typed)
+                function(messages=messages, **given)
+
+        return replace_parameters(run, function, members | {"messages": _TALKING})
+
+    return decorate
+
+
+def replace_parameters(
+    run: Command, command: Command, others: dict[str, list[inspect.Parameter]]
+) -> Command:
+    """Give `run` the help and the parameters of a command, some of them replaced by others."""
+    functools.update_wrapper(run, command)
+    shown: list[inspect.Parameter] = []
+    for own in parameters_of(command):
+        shown += others.get(own.name, [own])
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return run
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function or a dataclass, which are passed by name."""
+    own = inspect.signature(function, eval_str=True).parameters.values()
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]

@@ -1,13 +1,14 @@
 """Settings of a model on the command line: options from the table of hyperparameters, and values.
 
 A command with a parameter ``settings: ModelSettings`` gets all options of the table by the
-decorator `command_with_settings`. A preset gives way to a TOML file, which gives way to flags.
+decorator `command_with_settings`. A TOML file overrides a preset, and flags override both.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
+import math
+import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,26 +17,29 @@ from typing import Annotated, Any
 
 import typer
 
-from anamorph.cli.terminal import options, values
+from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.options import Command
 from anamorph.model.hyperparameters import HYPERPARAMETERS, KEYS
 from anamorph.model.presets import PRESETS, preset
 
-Command = Callable[..., None]
+_SIZE = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+#: What Typer reads itself, by what the help calls it; it passes on all else as a text.
+_KINDS: dict[str, type] = {"N": int, "NUMBER": float, "SHARE": float}
 
 
 def _parameters() -> Iterator[inspect.Parameter]:
     """Yield the parameters that stand for settings in a command, in the order of the help."""
-    by_name = functools.partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
-    yield by_name("preset", default=None, annotation=options.Preset)
-    yield by_name("config", default=None, annotation=options.Config)
+    yield options.by_name("preset", default=None, annotation=options.Preset)
+    yield options.by_name("config", default=None, annotation=options.Config)
     for name, entry in HYPERPARAMETERS.items():
         if entry.flag:
-            kind: Any = values.KINDS.get(entry.typed, str)
+            kind: Any = _KINDS.get(entry.typed, str)
             annotation = Annotated[kind | None, options.setting_option(name)]
-            yield by_name(name, default=None, annotation=annotation)
+            yield options.by_name(name, default=None, annotation=annotation)
         if name == "likelihood":
-            yield by_name("labels", default=False, annotation=options.Labels)
+            yield options.by_name("labels", default=False, annotation=options.Labels)
 
 
 _PARAMETERS = {parameter.name: parameter for parameter in _parameters()}
@@ -43,7 +47,7 @@ _PARAMETERS = {parameter.name: parameter for parameter in _parameters()}
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The settings of a model as somebody typed them.
+    """The settings of a model as the user typed them.
 
     Attributes
     ----------
@@ -102,7 +106,6 @@ def command_with_settings(*names: str, but: Collection[str] = ()) -> Callable[[C
     chosen = [_PARAMETERS[name] for name in names or _PARAMETERS if name not in but]
 
     def decorate(command: Command) -> Command:
-        @functools.wraps(command)
         def run(**given: Any) -> None:
             flags = {option.name: given.pop(option.name) for option in chosen}
             beyond = {
@@ -110,13 +113,7 @@ def command_with_settings(*names: str, but: Collection[str] = ()) -> Callable[[C
             }
             command(settings=ModelSettings(**beyond, flags=flags), **given)
 
-        parameters: list[inspect.Parameter] = []
-        for own in inspect.signature(command, eval_str=True).parameters.values():
-            parameters += chosen if own.annotation is ModelSettings else [own]
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-        )
-        return run
+        return options.replace_parameters(run, command, {"settings": chosen})
 
     return decorate
 
@@ -124,7 +121,7 @@ def command_with_settings(*names: str, but: Collection[str] = ()) -> Callable[[C
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the arguments in a TOML file, whose keys are flags without their dashes in front.
 
-    For instance ``shape-penalty = [0.002, 0.02, 2, 0.2, 0.2]``; an underscore does as well.
+    For instance ``shape-penalty = [0.002, 0.02, 2, 0.2, 0.2]``; an underscore may replace a hyphen.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -165,5 +162,69 @@ def chosen_likelihood(likelihood: str | None, labels: bool, tissues: bool) -> st
 def _parsed(name: str, value: Any) -> Any:
     """Return a value, read where it is still a text and should be numbers."""
     entry = HYPERPARAMETERS[name]
-    parse = values.PARSERS.get(entry.typed.split()[-1])
+    parse = _PARSERS.get(entry.typed.split()[-1])
     return parse(entry.flag, value) if parse and isinstance(value, str) else value
+
+
+def parse_numbers(flag: str, text: str) -> tuple[float, ...]:
+    """Return numbers that are separated by commas or spaces.
+
+    Parameters
+    ----------
+    flag : str
+        Named by the error.
+    text : str
+        E.g. "0.002,0.02,2".
+
+    Returns
+    -------
+    tuple of float
+        At least one, all finite.
+    """
+    words = text.replace(",", " ").split()
+    try:
+        values = tuple(float(word) for word in words)
+    except ValueError:
+        values = ()
+    if not values or not all(map(math.isfinite, values)):
+        raise typer.BadParameter(f"{text!r} must be numbers, separated by commas", param_hint=flag)
+    return values
+
+
+def parse_integers(flag: str, text: str) -> tuple[int, ...]:
+    """Return whole numbers that are separated by commas or spaces."""
+    values = parse_numbers(flag, text)
+    if not all(value.is_integer() for value in values):
+        raise typer.BadParameter(f"{text!r} must be whole numbers", param_hint=flag)
+    return tuple(int(value) for value in values)
+
+
+def parse_words(flag: str, text: str) -> tuple[str, ...]:
+    """Return words that are separated by commas or spaces."""
+    found = tuple(text.replace(",", " ").split())
+    if not found:
+        raise typer.BadParameter("must be words, separated by commas", param_hint=flag)
+    return found
+
+
+def parse_components(flag: str, text: str) -> int | tuple[int, ...]:
+    """Return a number of latents, or the two numbers for appearance and shape."""
+    values = parse_integers(flag, text)
+    return values[0] if len(values) == 1 else values
+
+
+def parse_memory(flag: str, text: str) -> int:
+    """Return bytes: "4GB" is 4e9 of them, "4GiB" is 4 * 2^30."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} must be like 500MB or 4GB", param_hint=flag)
+    amount, unit, is_binary = found.groups()
+    return int(float(amount) * (1024 if is_binary else 1000) ** _POWERS[unit.lower()])
+
+
+#: What reads the texts, by what the help calls them, without a number in front.
+_PARSERS: dict[str, Callable[[str, str], Any]] = {
+    "NUMBERS": parse_numbers,
+    "K": parse_components,
+    "SIZE": parse_memory,
+}
