@@ -99,4 +99,4 @@ def _drive(
 
     watch = Watch(messages.say, lambda facts: None)
     with messages.waiting("Computing statistics"), Driver(kit, watch, patience) as driver:
-        return driver.find_statistics(request)
+        return driver.run(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from dataclasses import astuple
 from pathlib import Path
 
 from nvflare.lighter.entity import Project
@@ -48,10 +49,7 @@ def provision(consortium: Consortium, folder: Path) -> list[Kit]:
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         made = _make(consortium, Path(temporary))
         parties = {COORDINATOR: consortium.host} | {site: site for site in consortium.sites}
-        kits = [
-            _finish_kit(consortium, made, folder, name, made_as)
-            for name, made_as in parties.items()
-        ]
+        kits = [_finish_kit(consortium, made, folder, *party) for party in parties.items()]
         _keep_authority(made.parent / "state" / "cert.json", folder / AUTHORITY)
     return kits
 
@@ -76,14 +74,7 @@ def _make(consortium: Consortium, folder: Path) -> Path:
 
 
 def _finish_kit(consortium: Consortium, made: Path, folder: Path, name: str, made_as: str) -> Kit:
-    kit = Kit(
-        (folder / name).resolve(),
-        name,
-        consortium.name,
-        consortium.host,
-        consortium.port,
-        consortium.sites,
-    )
+    kit = Kit((folder / name).resolve(), name, *astuple(consortium))
     shutil.copytree(made / made_as, kit.folder, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     if not kit.is_site:
         shutil.copytree(made / ADMIN, kit.admin, ignore=shutil.ignore_patterns(*_LEFT_OUT))

@@ -8,14 +8,14 @@ import logging
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nvflare.apis.job_def import RunStatus
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from anamorph.federation.nvflare.job_files import write_job
+from anamorph.federation.nvflare.hardening import write_job
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.provision import ADMIN
 
@@ -40,8 +40,9 @@ class Session:
     def __init__(self, kit: Kit, timeout: float) -> None:
         _log_to(kit.work / "session.log")
         until = time.monotonic() + timeout
-        _wait_for_port(kit, until)
-        self._session = _log_in(kit, until)
+        # NVFLARE itself would look for a server that listens only after seconds.
+        _repeat(lambda: _reach(kit), until)
+        self._session = _repeat(lambda: _log_in(kit), until)
 
     def close(self) -> None:
         """Log out."""
@@ -75,27 +76,28 @@ class Session:
             raise SessionError(str(error)) from error
 
 
-def _wait_for_port(kit: Kit, until: float) -> None:
-    """Wait until the server listens. NVFLARE itself would retry only after seconds."""
+def _repeat(attempt: Callable[[], Any], until: float) -> Any:
+    """Return what an attempt returns once it succeeds; raise a SessionError if it is late."""
     while True:
         try:
-            socket.create_connection((kit.host, kit.port), _LOGIN).close()
-            return
-        except OSError as error:
-            if time.monotonic() > until:
-                raise SessionError(f"no server at {kit.host}:{kit.port}") from error
-            time.sleep(_PAUSE)
-
-
-def _log_in(kit: Kit, until: float) -> Any:
-    while True:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):  # it prints its address
-                return new_secure_session(ADMIN, str(kit.admin), timeout=_LOGIN)
+            return attempt()
         except Exception as error:
             if time.monotonic() > until:
                 raise SessionError(str(error)) from error
             time.sleep(_PAUSE)
+
+
+def _reach(kit: Kit) -> None:
+    """Check that the server listens."""
+    try:
+        socket.create_connection((kit.host, kit.port), _LOGIN).close()
+    except OSError as error:
+        raise SessionError(f"no server at {kit.host}:{kit.port}") from error
+
+
+def _log_in(kit: Kit) -> Any:
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints its address
+        return new_secure_session(ADMIN, str(kit.admin), timeout=_LOGIN)
 
 
 def _log_to(path: Path) -> None:

@@ -54,7 +54,7 @@ class Ledger:
     def begin(self, fit: str) -> None:
         """Record that a fit exists."""
         if fit not in self._fits:
-            self._write({"fit": fit})
+            self._write(fit=fit)
 
     def count_fit(self, fit: str) -> None:
         """Count a fit, or refuse it if the limit is reached."""
@@ -65,7 +65,7 @@ class Ledger:
                 f"this site takes part in {self._policy.fits} fits with these images, and this "
                 "would be one more: raise 'fits' in its policy to allow it"
             )
-        self._write({"fit": fit, "counted": True})
+        self._write(fit=fit, counted=True)
 
     def count_analysis(self, fit: str) -> None:
         """Count a question of an analysis, or refuse it if the limit is reached."""
@@ -74,7 +74,7 @@ class Ledger:
                 f"this site has answered all {self._policy.analyses} questions of analyses that "
                 "its policy allows: raise 'analyses' to allow more"
             )
-        self._write({"fit": fit, "analysis": True})
+        self._write(fit=fit, analysis=True)
 
     def last_step(self, fit: str) -> int:
         """Return the highest step of a fit that this site has seen."""
@@ -82,7 +82,7 @@ class Ledger:
 
     def note_step(self, fit: str, step: int) -> None:
         """Record that a fit has reached a step."""
-        self._write({"fit": fit, "step": step})
+        self._write(fit=fit, step=step)
 
     def admit(
         self,
@@ -117,7 +117,7 @@ class Ledger:
             owner = _ANALYSES if is_analysis else fit
             self._check_roster(self._fits.get(owner, _FitRecord()), content, tuple(roster))
             line |= {"content": content, "roster": list(roster), "owner": owner}
-        self._write(line)
+        self._write(**line)
 
     def count_iteration(self, fit: str) -> None:
         """Count an iteration, or refuse it if the limit is reached."""
@@ -125,7 +125,7 @@ class Ledger:
             raise PolicyError(
                 f"this site takes part in at most {self._policy.iterations} iterations of a fit"
             )
-        self._write({"fit": fit, "iteration": True})
+        self._write(fit=fit, iteration=True)
 
     def _check_roster(self, record: _FitRecord, content: str, roster: tuple[str, ...]) -> None:
         before = record.rosters.get(content)
@@ -141,8 +141,8 @@ class Ledger:
                 "times, and has done so"
             )
 
-    def _write(self, line: dict[str, Any]) -> None:
-        self._lines.append(line)
+    def _write(self, **line: Any) -> None:
+        self._lines.append(**line)
         self._apply(line)
 
     def _apply(self, line: dict[str, Any]) -> None:

@@ -63,23 +63,23 @@ class PublishedParameters:
             self._arrays[name] = self._arriving.pop(name).reshape(shape)
             self._version = 0  # the next question says which version this is
 
-    def take(self, version: int, arrays: Mapping[str, NDArray[Any]], warp_version: int) -> bool:
+    def take(self, published: Message) -> bool:
         """Take complete arrays, and the version of the parameters.
 
         Parameters
         ----------
-        version : int
-            Number of the parameters that the next questions are about.
-        arrays : dict
-            Arrays by name that changed and are not sent in blocks.
-        warp_version : int
-            Changes where the shape basis does (`Parameters.warp_version`).
+        published : Message
+            ``version``: number of the parameters that the next questions are about; ``arrays``:
+            arrays by name that changed and are not sent in blocks; ``warp_version``: changes where
+            the shape basis does (`Parameters.warp_version`).
 
         Returns
         -------
         bool
             Whether the parameters changed.
         """
+        version, warp_version = published["version"], published["warp_version"]
+        arrays: Mapping[str, NDArray[Any]] = published["arrays"]
         for name, values in arrays.items():
             shape = self._shape_of(name)
             if values.shape != shape:
