@@ -108,8 +108,7 @@ def _drive(
     try:
         with FitDisplay(messages) as display:
             watch = Watch(display.stage, lambda facts: display.advance(Progress(**facts)))
-            with Driver(kit, watch, patience) as driver:
-                return driver.run(request, go_on)
+            return Driver(kit, watch, patience).run(request, go_on)
     except KeyboardInterrupt as interrupt:
         tell_how_to_resume(Path(request.checkpoint))
         raise typer.Exit(INTERRUPTED) from interrupt

@@ -17,7 +17,6 @@ from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
-    from anamorph.cli.terminal.bar import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import FederatedResult
     from anamorph.federation.simulate import LocalTransport
@@ -33,6 +32,9 @@ NumberOfSites = Annotated[
 PolicyFile = Annotated[
     Path | None,
     typer.Option(metavar="TOML", help="Policy of all sites, e.g. 'minimum_images = 20'."),
+]
+StatisticsTable = Annotated[
+    Path, typer.Option("--output", "-o", metavar="TSV", help="Table of statistics to write.")
 ]
 InTheOpen = Annotated[
     bool,
@@ -72,6 +74,7 @@ def simulate(
     """
     from anamorph.cli.terminal.bar import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.federation.coordinator.fit import Terms, federated_fit
     from anamorph.model.settings import checked_settings
 
     with talking("simulate", quiet, as_json) as messages:
@@ -93,9 +96,15 @@ def simulate(
             checked_settings(
                 model.get_params(deep=False), files.format, len(files), files.voxel_size
             )
-            transport = _transport(files, sites, folder, rules, settings.flags["n_threads"])
-            result = _fit(model, transport, checkpoint, in_the_open, display)
-        _write(model, result, output, checkpoint, folder, messages)
+            transport = _share(files, sites, folder, rules, settings.flags["n_threads"])
+            display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
+            terms, advance = Terms(is_secure=not in_the_open, patience=0.0), display.advance
+            result = federated_fit(
+                model, transport, transport.names, terms, checkpoint=checkpoint, callback=advance
+            )
+        model.save(output)
+        checkpoint.unlink(missing_ok=True)
+        _tell(model, result, output, folder, messages)
 
 
 def policy_of(path: Path | None, in_the_open: bool) -> Policy:
@@ -117,7 +126,7 @@ def _clear(folder: Path, force: bool) -> None:
         shutil.rmtree(name.parent)
 
 
-def _transport(
+def _share(
     files: Any, n_sites: int, folder: Path, policy: Policy, threads: int | None
 ) -> LocalTransport:
     from anamorph.federation.simulate import simulated_sites, split_images
@@ -129,37 +138,13 @@ def _transport(
     return simulated_sites(files, parts, folder, policy, n_threads=threads)
 
 
-def _fit(
-    model: ShapeAppearanceModel,
-    transport: LocalTransport,
-    checkpoint: Path,
-    in_the_open: bool,
-    display: FitDisplay,
-) -> FederatedResult:
-    from anamorph.federation.coordinator.fit import Terms, federated_fit
-
-    display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
-    terms = Terms(is_secure=not in_the_open, patience=0.0)
-    return federated_fit(
-        model,
-        transport,
-        transport.names,
-        terms,
-        checkpoint=checkpoint,
-        callback=display.advance,
-    )
-
-
-def _write(
+def _tell(
     model: ShapeAppearanceModel,
     result: FederatedResult,
     output: Path,
-    checkpoint: Path,
     folder: Path,
     messages: Messages,
 ) -> None:
-    model.save(output)
-    checkpoint.unlink(missing_ok=True)
     objective = model.objective_[-1] if model.objective_ else None
     messages.say(
         f"Fitted {model.origin_.n_images} images of {counted(len(result.roster), 'site')} in "

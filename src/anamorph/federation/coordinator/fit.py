@@ -18,13 +18,8 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.federation.coordinator.checkpoint import FederatedCheckpoints, Standing
 from anamorph.federation.coordinator.description import Description, described
 from anamorph.federation.coordinator.sites import FederatedSites
-from anamorph.federation.protocol.errors import (
-    AnswerError,
-    FederationError,
-    RosterError,
-    SitesLostError,
-)
-from anamorph.federation.protocol.roster import LEAST_SITES
+from anamorph.federation.protocol.errors import AnswerError, FederationError, SitesLostError
+from anamorph.federation.protocol.roster import LEAST_SITES, check_enough_sites
 from anamorph.federation.protocol.transport import Transport
 from anamorph.fitting.em import Fit
 from anamorph.fitting.progress import Progress, told
@@ -129,8 +124,8 @@ def federated_fit(
         The refusal of a site, with its name.
     """
     terms = terms or Terms()
-    if terms.is_secure and len(sites) < LEAST_SITES:
-        raise RosterError(f"a masked sum needs at least {LEAST_SITES} sites, got {len(sites)}")
+    if terms.is_secure:
+        check_enough_sites(len(sites))
     description = _described(transport, sites, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)

@@ -37,7 +37,7 @@ _MOST_FRUITLESS_JOBS = 5
 
 
 class Driver:
-    """Runs the fits and analyses of a coordinator, within a ``with`` block.
+    """Runs the fits and analyses of a coordinator, on a server of its own.
 
     Parameters
     ----------
@@ -54,15 +54,6 @@ class Driver:
         self._server: subprocess.Popen[bytes] | None = None
         self._server_started = 0.0
         self._session: Session | None = None
-        self._lock = contextlib.ExitStack()
-
-    def __enter__(self) -> Driver:
-        self._lock.enter_context(_locked(self._kit.work / "lock"))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end_server()
-        self._lock.close()
 
     def run(self, request: Request, may_go_on_without: bool = False) -> dict[str, Any]:
         """Run a fit or an analysis to its end.
@@ -85,6 +76,14 @@ class Driver:
         ConsortiumError
             If it cannot continue: a site refuses, or does not connect.
         """
+        with _locked(self._kit.work / "lock"):
+            try:
+                return self._run_jobs(request, may_go_on_without)
+            finally:
+                self._end_server()
+
+    def _run_jobs(self, request: Request, may_go_on_without: bool) -> dict[str, Any]:
+        """Run jobs until one reports its result."""
         n_fruitless = 0
         while n_fruitless < _MOST_FRUITLESS_JOBS:
             try:

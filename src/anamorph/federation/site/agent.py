@@ -42,9 +42,6 @@ from anamorph.storage.modelfile import settings_from
 
 logger = logging.getLogger("anamorph")
 
-# Empty answers, and sums of random numbers that do not depend on the images: anyone may see them.
-_HARMLESS = ("start_latents", "transform_latents", "keep_displacements")
-
 
 class SiteAgent:
     """Answers the messages of a coordinator, under the policy of a site.
@@ -240,29 +237,13 @@ class SiteAgent:
     def _answer_once(self, fit: SiteFit, message: Message, request: str) -> Answer:
         """Answer the next question, or repeat the last answer without applying it again."""
         if fit.answer is not None and fit.is_repeated(message["step"], request):
-            self._admit(fit, message, fit.content)
+            self._ledger.admit(message, fit.content)
             return fit.answer
         fit.check_next(message["step"])
-        self._count(fit, message["question"])
-        self._admit(fit, message, fit.content_of(message["question"], request))
+        self._ledger.count(fit.name, message["question"])
+        self._ledger.admit(message, fit.content_of(message["question"], request))
         with use_threads(self._holdings.n_threads), one_blas_thread:
             return fit.answer_next(message, request)
-
-    def _count(self, fit: SiteFit, question: str) -> None:
-        """Count what the policy limits."""
-        if question in ANALYSES:
-            self._ledger.count_analysis(fit.name)
-        else:
-            self._ledger.count_fit(fit.name)
-        if question == "update_latents":
-            self._ledger.count_iteration(fit.name)
-
-    def _admit(self, fit: SiteFit, message: Message, content: str) -> None:
-        """Record the question in the ledger, which refuses what would reveal single sites."""
-        is_hidden = message["keys"] is not None and message["question"] not in _HARMLESS
-        roster = sorted(message["roster"]) if is_hidden else None
-        is_analysis = message["question"] in ANALYSES
-        self._ledger.admit(fit.name, message["step"], content, roster, is_analysis=is_analysis)
 
     def _block(self, message: Message) -> Message:
         fit, index = self._joined(message), message["index"]
