@@ -19,7 +19,6 @@ from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import FederatedResult
-    from anamorph.federation.simulate import LocalTransport
     from anamorph.federation.site.policy import Policy
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -75,6 +74,7 @@ def simulate(
     from anamorph.cli.terminal.bar import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import Terms, federated_fit
+    from anamorph.federation.simulate import simulated_sites, split_images
     from anamorph.model.settings import checked_settings
 
     with talking("simulate", quiet, as_json) as messages:
@@ -96,7 +96,11 @@ def simulate(
             checked_settings(
                 model.get_params(deep=False), files.format, len(files), files.voxel_size
             )
-            transport = _share(files, sites, folder, rules, settings.flags["n_threads"])
+            files.check(for_fit=True)
+            if sites > len(files):
+                raise CommandError(f"--sites must be at most the number of images, {len(files)}")
+            parts, threads = split_images(len(files), sites), settings.flags["n_threads"]
+            transport = simulated_sites(files, parts, folder, rules, n_threads=threads)
             display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
             terms, advance = Terms(is_secure=not in_the_open, patience=0.0), display.advance
             result = federated_fit(
@@ -124,18 +128,6 @@ def _clear(folder: Path, force: bool) -> None:
         raise CommandError(f"{folder} exists already: use --force to replace it")
     for name in folder.glob("site*/audit.jsonl"):
         shutil.rmtree(name.parent)
-
-
-def _share(
-    files: Any, n_sites: int, folder: Path, policy: Policy, threads: int | None
-) -> LocalTransport:
-    from anamorph.federation.simulate import simulated_sites, split_images
-
-    files.check(for_fit=True)
-    if n_sites > len(files):
-        raise CommandError(f"--sites must be at most the number of images, {len(files)}")
-    parts = split_images(len(files), n_sites)
-    return simulated_sites(files, parts, folder, policy, n_threads=threads)
 
 
 def _tell(

@@ -38,15 +38,13 @@ class Standing:
     roster : tuple of str
         The sites that the state is about.
     notes : tuple of str
-        Which sites left and came back so far, for people.
-    n_roster_changes : int
+        One for each change of the roster so far, for people: which sites left and came back.
     """
 
     state: State
     step: int
     roster: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    n_roster_changes: int = 0
 
 
 class FederatedCheckpoints:
@@ -131,13 +129,7 @@ class FederatedCheckpoints:
         note = _noted_change(standing, roster)
         logger.warning("%s", note)
         self.roster = self._sites.roster
-        self.standing = Standing(
-            state,
-            self._sites.step,
-            self.roster,
-            (*standing.notes, note),
-            standing.n_roster_changes + 1,
-        )
+        self.standing = Standing(state, self._sites.step, self.roster, (*standing.notes, note))
         return state
 
 
@@ -166,7 +158,7 @@ def write_standing(path: str | os.PathLike[str], fit: str, standing: Standing) -
         "site_step": standing.step,
         "roster": list(standing.roster),
         "notes": list(standing.notes),
-        "n_roster_changes": standing.n_roster_changes,
+        "n_roster_changes": len(standing.notes),
     }
     write_tensors(path, _KIND, _VERSION, arrays, facts)
     let_go(*arrays.values())
@@ -181,5 +173,4 @@ def read_standing(path: str | os.PathLike[str], fit: str) -> Standing:
         facts["site_step"],
         tuple(facts["roster"]),
         tuple(facts["notes"]),
-        facts["n_roster_changes"],
     )

@@ -216,7 +216,7 @@ class _Attendance:
         standing = self._checkpoints.standing
         assert standing is not None
         returned = (set(self._names) - set(standing.roster)) & set(self._transport.names)
-        if not returned or standing.n_roster_changes >= self._terms.roster_changes:
+        if not returned or len(standing.notes) >= self._terms.roster_changes:
             return state
         try:
             return self._checkpoints.resume_with([*standing.roster, *returned])
@@ -245,7 +245,7 @@ class _Attendance:
             standing is not None
             and self._terms.may_go_on_without
             and len(left) >= least
-            and standing.n_roster_changes < self._terms.roster_changes
+            and len(standing.notes) < self._terms.roster_changes
         )
 
 
