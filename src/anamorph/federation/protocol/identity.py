@@ -77,9 +77,8 @@ class Identity:
         try:
             key.verify(signature, data, *_scheme_of(key))
         except InvalidSignature:
-            raise SignatureError(
-                f"a key that claims to come from {name} is not signed by it"
-            ) from None
+            text = f"a key that claims to come from {name} is not signed by it"
+            raise SignatureError(text) from None
 
 
 def _scheme_of(key: PrivateKey | PublicKey) -> tuple[Any, ...]:

@@ -47,19 +47,20 @@ class PublishedParameters:
         """Add a block to one array: the message has its name, where it starts, and its numbers."""
         name, start, values = message["array"], message["start"], message["values"]
         shape = self._shape_of(name)
+        length = math.prod(shape)
         if start == 0:
             self._arrays.pop(name, None)
-            self._arriving[name] = np.empty(math.prod(shape), _dtype_of(name))
+            self._arriving[name] = np.empty(length, _dtype_of(name))
             self._n_arrived[name] = 0
         if name not in self._arriving or start != self._n_arrived[name]:
             raise StaleStepError(f"a block of {name} was lost: publish it again")
         stop = start + len(values)
-        if stop > math.prod(shape):
+        if stop > length:
             raise MessageError(f"{name} must have shape {shape}, got more numbers than that")
         _check_finite(name, values)
         self._arriving[name][start:stop] = values
         self._n_arrived[name] = stop
-        if stop == math.prod(shape):
+        if stop == length:
             self._arrays[name] = self._arriving.pop(name).reshape(shape)
             self._version = 0  # the next question says which version this is
 
