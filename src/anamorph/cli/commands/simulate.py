@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -91,7 +91,7 @@ def simulate(
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
             model = ShapeAppearanceModel(**arguments)
-            files: Any = given.open_to_fit(model, found, pad)
+            files = given.open_to_fit(model, found, pad)
             # Before sites make their folders, which the next run would not replace.
             checked_settings(
                 model.get_params(deep=False), files.format, len(files), files.voxel_size
@@ -102,9 +102,13 @@ def simulate(
             parts, threads = split_images(len(files), sites), settings.flags["n_threads"]
             transport = simulated_sites(files, parts, folder, rules, n_threads=threads)
             display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
-            terms, advance = Terms(is_secure=not in_the_open, patience=0.0), display.advance
             result = federated_fit(
-                model, transport, transport.names, terms, checkpoint=checkpoint, callback=advance
+                model,
+                transport,
+                transport.names,
+                Terms(is_secure=not in_the_open, patience=0.0),
+                checkpoint=checkpoint,
+                callback=display.advance,
             )
         model.save(output)
         checkpoint.unlink(missing_ok=True)

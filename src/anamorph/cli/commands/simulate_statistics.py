@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -66,7 +66,7 @@ def simulate_statistics(
         asked = [name for name in (group_by, weight_by) if name is not None]
         columns = columns_of(found, participants, asked, "--group-by and --weight-by name columns")
         groups = ["all"] if group_by is None else sorted(set(columns[group_by]))
-        files: Any = given.open_for(model, found)
+        files = given.open_for(model, found)
         with (
             tempfile.TemporaryDirectory() as folder,
             messages.waiting(f"Encoding {counted(len(found), 'image')}"),

@@ -241,9 +241,10 @@ class SiteAgent:
             return fit.answer
         fit.check_next(message["step"])
         self._ledger.count(fit.name, message["question"])
-        self._ledger.admit(message, fit.content_of(message["question"], request))
+        content = fit.content_of(message["question"], request)
+        self._ledger.admit(message, content)
         with use_threads(self._holdings.n_threads), one_blas_thread:
-            return fit.answer_next(message, request)
+            return fit.answer_next(message, request, content)
 
     def _block(self, message: Message) -> Message:
         fit, index = self._joined(message), message["index"]

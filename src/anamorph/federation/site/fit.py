@@ -162,10 +162,9 @@ class SiteFit:
             return question
         return request + _digest(to_host(self.cohort.latents).tobytes())
 
-    def answer_next(self, message: Message, request: str) -> Answer:
+    def answer_next(self, message: Message, request: str, content: str) -> Answer:
         """Answer the next question. Changed latents are on disk before the answer leaves."""
         step, question, arguments = message["step"], message["question"], message["arguments"]
-        content = self.content_of(question, request)
         self.step, self.answer = None, None  # until everything has succeeded
         if self._lacks_latents:
             self.cohort.restore(self._encoded_latents())
