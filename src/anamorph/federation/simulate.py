@@ -55,16 +55,14 @@ class LocalTransport:
         replies = Replies()
         for name, message in messages.items():
             if name in self._agents:
-                replies.answers[name] = self._ask(name, pack(message))
+                received = pack(message)
+                answered = pack(self._agents[name].handle(unpack(received)))
+                if self._watch is not None:
+                    self._watch(name, received, answered)
+                replies.answers[name] = unpack(answered)
             else:
                 replies.failures[name] = "there is no such site"
         return replies
-
-    def _ask(self, name: str, received: bytes) -> Message:
-        answered = pack(self._agents[name].handle(unpack(received)))
-        if self._watch is not None:
-            self._watch(name, received, answered)
-        return unpack(answered)
 
 
 def split_images(n_images: int, n_sites: int) -> list[range]:

@@ -85,8 +85,8 @@ def test_a_site_that_is_started_again_changes_nothing(tmp_path, pooled, question
                     old.images,
                     LENIENT,
                     old.folder,
-                    old._identity,
-                    identities=old._identities,
+                    old._masker._identity,
+                    identities=old._holdings.identities,
                     n_threads=1,
                 )
             return fault

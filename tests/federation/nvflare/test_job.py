@@ -9,9 +9,8 @@ import pytest
 pytest.importorskip("nvflare")
 
 from anamorph.federation import ConsortiumError
-from anamorph.federation.nvflare.hardening import COORDINATOR_PROGRAM, SITE_PROGRAM
+from anamorph.federation.nvflare.hardening import COORDINATOR_PROGRAM, SITE_PROGRAM, write_job
 from anamorph.federation.nvflare.job import EventReader
-from anamorph.federation.nvflare.job_files import write_job
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.request import (
     FitRequest,
@@ -37,11 +36,11 @@ def test_a_job_is_configuration_only(tmp_path):
 def test_events_are_read_once_from_where_the_reader_began(tmp_path):
     path = tmp_path / "events.jsonl"
     writer = JsonLines(path, "events")
-    writer.append({"kind": "done", "n": 0})
+    writer.append(kind="done", n=0)
     reader = EventReader(path)
     assert list(reader.read_new()) == []
-    writer.append({"kind": "began", "sites": ["london"]})
-    writer.append({"kind": "iteration", "n": 1})
+    writer.append(kind="began", sites=["london"])
+    writer.append(kind="iteration", n=1)
     expected = [{"kind": "began", "sites": ["london"]}, {"kind": "iteration", "n": 1}]
     assert list(reader.read_new()) == expected
     assert list(reader.read_new()) == []

@@ -25,9 +25,8 @@ from nvflare.lighter.utils import (
 
 from anamorph import ShapeAppearanceModel
 from anamorph.federation import ConsortiumError
-from anamorph.federation.nvflare.hardening import SITE_PROGRAM
+from anamorph.federation.nvflare.hardening import SITE_PROGRAM, write_job
 from anamorph.federation.nvflare.job import Job, Watch
-from anamorph.federation.nvflare.job_files import write_job
 from anamorph.federation.nvflare.processes import end_coordinator, start_coordinator
 from anamorph.federation.nvflare.provision import provision
 from anamorph.federation.nvflare.request import StatisticsRequest, write_request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,10 +15,6 @@ from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 from anamorph.model.hyperparameters import checked_arguments
-
-if TYPE_CHECKING:
-    from anamorph.federation.nvflare.kit import Kit
-    from anamorph.federation.nvflare.request import FitRequest
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph federation fit kits/coordinator -o model.safetensors -k 16
@@ -79,8 +75,12 @@ def fit(
     command resumes it.
     """
     require_nvflare()
+    from anamorph.cli.terminal.messages import FitDisplay
+    from anamorph.federation.nvflare.driver import Driver
+    from anamorph.federation.nvflare.job import Watch
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import FitRequest
+    from anamorph.fitting.progress import Progress
 
     with talking("federation fit", quiet, as_json) as messages:
         opened = open_kit(kit, as_site=False)
@@ -92,27 +92,15 @@ def fit(
         request = FitRequest(
             arguments, str(output.resolve()), str(checkpoint.resolve()), not in_the_open, timeout
         )
-        result = _drive(opened, request, patience, go_on, messages)
+        try:
+            with FitDisplay(messages) as display:
+                watch = Watch(display.stage, lambda facts: display.advance(Progress(**facts)))
+                result = Driver(opened, watch, patience).run(request, go_on)
+        except KeyboardInterrupt as interrupt:
+            tell_how_to_resume(checkpoint.resolve())
+            raise typer.Exit(INTERRUPTED) from interrupt
         _tell(output, result, messages)
         checkpoint.unlink(missing_ok=True)
-
-
-def _drive(
-    kit: Kit, request: FitRequest, patience: float, go_on: bool, messages: Messages
-) -> dict[str, Any]:
-    from anamorph.cli.terminal.messages import FitDisplay
-    from anamorph.federation.nvflare.driver import Driver
-    from anamorph.federation.nvflare.job import Watch
-    from anamorph.fitting.progress import Progress
-
-    try:
-        with FitDisplay(messages) as display:
-            watch = Watch(display.stage, lambda facts: display.advance(Progress(**facts)))
-            with Driver(kit, watch, patience) as driver:
-                return driver.fit(request, go_on)
-    except KeyboardInterrupt as interrupt:
-        tell_how_to_resume(Path(request.checkpoint))
-        raise typer.Exit(INTERRUPTED) from interrupt
 
 
 def _tell(output: Path, result: dict[str, Any], messages: Messages) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anamorph.cli.commands.federation_fit import CoordinatorKit, Patience, Timeout
-from anamorph.cli.commands.simulate import InTheOpen
+from anamorph.cli.commands.simulate import InTheOpen, StatisticsTable
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError, require_nvflare
-from anamorph.cli.terminal.messages import Messages, counted, talking
+from anamorph.cli.terminal.messages import counted, talking
 from anamorph.cli.terminal.models import load_model
 from anamorph.cli.terminal.places import reserve
-
-if TYPE_CHECKING:
-    from anamorph.federation.nvflare.kit import Kit
-    from anamorph.federation.nvflare.request import StatisticsRequest
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv
@@ -27,9 +22,7 @@ anamorph federation statistics kits/coordinator shared.safetensors -o latents.ts
 def statistics(
     kit: CoordinatorKit,
     model_file: options.ModelFile,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="TSV", help="Table of statistics to write.")
-    ],
+    output: StatisticsTable,
     group_by: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Column that holds groups; all sites must lend it."),
@@ -58,6 +51,8 @@ def statistics(
     then a row of the covariance for each latent.
     """
     require_nvflare()
+    from anamorph.federation.nvflare.driver import Driver
+    from anamorph.federation.nvflare.job import Watch
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import StatisticsRequest
 
@@ -75,7 +70,9 @@ def statistics(
             not in_the_open,
             timeout,
         )
-        result = _drive(opened, request, patience, messages)
+        watch = Watch(messages.say, lambda facts: None)
+        with messages.waiting("Computing statistics"):
+            result = Driver(opened, watch, patience).run(request)
         n_images = sum(group["n_images"] for group in result["groups"].values())
         messages.say(f"{counted(n_images, 'image')} of {', '.join(result['roster'])}")
         messages.wrote(output)
@@ -89,14 +86,3 @@ def _checked_groups(group_by: str | None, groups: list[str]) -> list[str]:
     if len(set(groups)) < len(groups):
         raise CommandError(f"--group must name every group once, got {', '.join(groups)}")
     return groups or ["all"]
-
-
-def _drive(
-    kit: Kit, request: StatisticsRequest, patience: float, messages: Messages
-) -> dict[str, Any]:
-    from anamorph.federation.nvflare.driver import Driver
-    from anamorph.federation.nvflare.job import Watch
-
-    watch = Watch(messages.say, lambda facts: None)
-    with messages.waiting("Computing statistics"), Driver(kit, watch, patience) as driver:
-        return driver.find_statistics(request)

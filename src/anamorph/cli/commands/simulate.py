@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,10 +17,8 @@ from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
-    from anamorph.cli.terminal.messages import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import FederatedResult
-    from anamorph.federation.simulate import LocalTransport
     from anamorph.federation.site.policy import Policy
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -33,6 +31,9 @@ NumberOfSites = Annotated[
 PolicyFile = Annotated[
     Path | None,
     typer.Option(metavar="TOML", help="Policy of all sites, e.g. 'minimum_images = 20'."),
+]
+StatisticsTable = Annotated[
+    Path, typer.Option("--output", "-o", metavar="TSV", help="Table of statistics to write.")
 ]
 InTheOpen = Annotated[
     bool,
@@ -72,6 +73,8 @@ def simulate(
     """
     from anamorph.cli.terminal.messages import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.federation.coordinator.fit import Terms, federated_fit
+    from anamorph.federation.simulate import simulated_sites, split_images
     from anamorph.model.settings import checked_settings
 
     with talking("simulate", quiet, as_json) as messages:
@@ -88,14 +91,28 @@ def simulate(
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
             model = ShapeAppearanceModel(**arguments)
-            files: Any = given.open_to_fit(model, found, pad)
+            files = given.open_to_fit(model, found, pad)
             # Before sites make their folders, which the next run would not replace.
             checked_settings(
                 model.get_params(deep=False), files.format, len(files), files.voxel_size
             )
-            transport = _transport(files, sites, folder, rules, settings.flags["n_threads"])
-            result = _fit(model, transport, checkpoint, in_the_open, display)
-        _write(model, result, output, checkpoint, folder, messages)
+            files.check(for_fit=True)
+            if sites > len(files):
+                raise CommandError(f"--sites must be at most the number of images, {len(files)}")
+            parts, threads = split_images(len(files), sites), settings.flags["n_threads"]
+            transport = simulated_sites(files, parts, folder, rules, n_threads=threads)
+            display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
+            result = federated_fit(
+                model,
+                transport,
+                transport.names,
+                Terms(is_secure=not in_the_open, patience=0.0),
+                checkpoint=checkpoint,
+                callback=display.advance,
+            )
+        model.save(output)
+        checkpoint.unlink(missing_ok=True)
+        _tell(model, result, output, folder, messages)
 
 
 def policy_of(path: Path | None, in_the_open: bool) -> Policy:
@@ -117,49 +134,13 @@ def _clear(folder: Path, force: bool) -> None:
         shutil.rmtree(name.parent)
 
 
-def _transport(
-    files: Any, n_sites: int, folder: Path, policy: Policy, threads: int | None
-) -> LocalTransport:
-    from anamorph.federation.simulate import simulated_sites, split_images
-
-    files.check(for_fit=True)
-    if n_sites > len(files):
-        raise CommandError(f"--sites must be at most the number of images, {len(files)}")
-    parts = split_images(len(files), n_sites)
-    return simulated_sites(files, parts, folder, policy, n_threads=threads)
-
-
-def _fit(
-    model: ShapeAppearanceModel,
-    transport: LocalTransport,
-    checkpoint: Path,
-    in_the_open: bool,
-    display: FitDisplay,
-) -> FederatedResult:
-    from anamorph.federation.coordinator.fit import Terms, federated_fit
-
-    display.stage("Starting (where kernels are not compiled yet, this takes a minute)")
-    terms = Terms(is_secure=not in_the_open, patience=0.0)
-    return federated_fit(
-        model,
-        transport,
-        transport.names,
-        terms,
-        checkpoint=checkpoint,
-        callback=display.advance,
-    )
-
-
-def _write(
+def _tell(
     model: ShapeAppearanceModel,
     result: FederatedResult,
     output: Path,
-    checkpoint: Path,
     folder: Path,
     messages: Messages,
 ) -> None:
-    model.save(output)
-    checkpoint.unlink(missing_ok=True)
     objective = model.objective_[-1] if model.objective_ else None
     messages.say(
         f"Fitted {model.origin_.n_images} images of {counted(len(result.roster), 'site')} in "

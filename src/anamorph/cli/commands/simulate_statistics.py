@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from anamorph.cli.commands.simulate import InTheOpen, NumberOfSites, PolicyFile, policy_of
+from anamorph.cli.commands.simulate import (
+    InTheOpen,
+    NumberOfSites,
+    PolicyFile,
+    StatisticsTable,
+    policy_of,
+)
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import counted, talking
@@ -23,9 +29,7 @@ anamorph federation simulate-statistics shared.safetensors scans/ --sites 3 -o l
 def simulate_statistics(
     model_file: options.ModelFile,
     images: options.Images,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="TSV", help="Table of statistics to write.")
-    ],
+    output: StatisticsTable,
     sites: NumberOfSites = 3,
     participants: options.ParticipantsTable = None,
     group_by: Annotated[
@@ -51,13 +55,8 @@ def simulate_statistics(
     The sites are as in 'anamorph federation simulate', and the table as in
     'anamorph federation statistics', for all groups in the column.
     """
-    from anamorph.federation import (
-        federated_statistics,
-        simulated_sites,
-        split_images,
-        write_statistics,
-    )
-    from anamorph.federation.coordinator.statistics import summarised
+    from anamorph.federation.coordinator import statistics as across_sites
+    from anamorph.federation.simulate import simulated_sites, split_images
 
     with talking("simulate-statistics", quiet, as_json) as messages:
         model = load_model(model_file, threads)
@@ -67,20 +66,16 @@ def simulate_statistics(
         asked = [name for name in (group_by, weight_by) if name is not None]
         columns = columns_of(found, participants, asked, "--group-by and --weight-by name columns")
         groups = ["all"] if group_by is None else sorted(set(columns[group_by]))
-        files: Any = given.open_for(model, found)
+        files = given.open_for(model, found)
         with (
             tempfile.TemporaryDirectory() as folder,
             messages.waiting(f"Encoding {counted(len(found), 'image')}"),
         ):
+            parts, rules = split_images(len(files), sites), policy_of(policy, in_the_open)
             transport = simulated_sites(
-                files,
-                split_images(len(files), sites),
-                Path(folder),
-                policy_of(policy, in_the_open),
-                columns=columns,
-                n_threads=threads,
+                files, parts, Path(folder), rules, columns=columns, n_threads=threads
             )
-            statistics = federated_statistics(
+            statistics = across_sites.federated_statistics(
                 model,
                 transport,
                 transport.names,
@@ -89,6 +84,6 @@ def simulate_statistics(
                 weight_by=weight_by,
                 is_secure=not in_the_open,
             )
-        write_statistics(output, statistics)
+        across_sites.write_statistics(output, statistics)
         messages.wrote(output)
-        messages.result(groups=summarised(statistics))
+        messages.result(groups=across_sites.summarised(statistics))

@@ -1,8 +1,8 @@
 """The coordinator's checkpoint: where a fit stands, and which step of the sites goes with it.
 
 It holds no latents: sites keep their own, by the number of the step. To resume, the coordinator
-takes all sites back to that step. With other sites than before, their latents take a step first
-(`Fit.regroup`): no two totals are then of the same thing.
+takes all sites back to that step. If the sites are not the same as before, their latents are
+updated first (`Fit.regroup`): otherwise two totals of the same latents would reveal the difference.
 """
 
 from __future__ import annotations
@@ -33,20 +33,18 @@ class Standing:
     ----------
     state : State
     step : int
-        After this step the latents of the sites are those of the state (from before its turn,
-        where it has one).
+        After this step the latents of the sites are those of the state, or those before its turn
+        if it has one.
     roster : tuple of str
         The sites that the state is about.
     notes : tuple of str
-        Which sites left and came back so far, for people.
-    n_roster_changes : int
+        One for each change of the roster so far, for people: which sites left and came back.
     """
 
     state: State
     step: int
     roster: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    n_roster_changes: int = 0
 
 
 class FederatedCheckpoints:
@@ -88,7 +86,7 @@ class FederatedCheckpoints:
         self.standing: Standing | None = None
         self.roster = tuple(sorted(names))
         if path is not None and os.path.exists(path):
-            self.standing = read_standing(path, name)
+            self.standing = _read_standing(path, name)
             self.roster = self.standing.roster
             sites.keep_from = self.standing.step
 
@@ -110,8 +108,21 @@ class FederatedCheckpoints:
         standing = self.standing or Standing(state, step, self._sites.roster)
         self.standing = replace(standing, state=state, step=step)
         if self._path is not None and not is_start:
-            write_standing(self._path, self._name, self.standing)
+            self._write_file(self._path, self.standing)
         self._sites.keep_from = step
+
+    def _write_file(self, path: str | os.PathLike[str], standing: Standing) -> None:
+        arrays, facts = state_tensors(standing.state)
+        facts |= {
+            "fingerprint": self._name,
+            "n_images": standing.state.latents.n_images,
+            "site_step": standing.step,
+            "roster": list(standing.roster),
+            "notes": list(standing.notes),
+            "n_roster_changes": len(standing.notes),
+        }
+        write_tensors(path, _KIND, _VERSION, arrays, facts)
+        let_go(*arrays.values())
 
     def resume_with(self, roster: Sequence[str]) -> State:
         """Go back to where the fit stands, with the same sites or with others."""
@@ -124,20 +135,14 @@ class FederatedCheckpoints:
         if standing.state.objective:
             self._sites.restore(standing.step, may_encode=True)
             state = self._fit.regroup(standing.state)
-        else:  # latents are random numbers yet: others are as good
+        else:  # latents are still random numbers: start again with others
             self._sites.restore(0)
             start = standing.state.parameters
             state = self._fit.start_from(start.mean, start.noise_precision, self._seed)
         note = _noted_change(standing, roster)
         logger.warning("%s", note)
         self.roster = self._sites.roster
-        self.standing = Standing(
-            state,
-            self._sites.step,
-            self.roster,
-            (*standing.notes, note),
-            standing.n_roster_changes + 1,
-        )
+        self.standing = Standing(state, self._sites.step, self.roster, (*standing.notes, note))
         return state
 
 
@@ -148,38 +153,9 @@ def _noted_change(standing: Standing, roster: Sequence[str]) -> str:
     return f"after iteration {len(standing.state.objective)}: on {', '.join(changes)}"
 
 
-def write_standing(path: str | os.PathLike[str], fit: str, standing: Standing) -> None:
-    """Write a checkpoint.
-
-    Parameters
-    ----------
-    path : path
-    fit : str
-        Name of the fit.
-    standing : Standing
-        After at least one iteration.
-    """
-    arrays, facts = state_tensors(standing.state)
-    facts |= {
-        "fingerprint": fit,
-        "n_images": standing.state.latents.n_images,
-        "site_step": standing.step,
-        "roster": list(standing.roster),
-        "notes": list(standing.notes),
-        "n_roster_changes": standing.n_roster_changes,
-    }
-    write_tensors(path, _KIND, _VERSION, arrays, facts)
-    let_go(*arrays.values())
-
-
-def read_standing(path: str | os.PathLike[str], fit: str) -> Standing:
+def _read_standing(path: str | os.PathLike[str], fit: str) -> Standing:
     """Return what is in a checkpoint of this fit; large arrays stay in the file until used."""
     arrays, facts = read_tensors(path, _KIND, _VERSION, is_large)
     check_fingerprint(path, facts, fit)
-    return Standing(
-        state_from(arrays, facts, facts["n_images"]),
-        facts["site_step"],
-        tuple(facts["roster"]),
-        tuple(facts["notes"]),
-        facts["n_roster_changes"],
-    )
+    state = state_from(arrays, facts, facts["n_images"])
+    return Standing(state, facts["site_step"], tuple(facts["roster"]), tuple(facts["notes"]))

@@ -11,7 +11,6 @@ import numpy as np
 from anamorph.federation.coordinator.calls import call_sites
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.transport import Transport
-from anamorph.federation.protocol.wire import Message
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.grid import Affine
 
@@ -54,15 +53,10 @@ def described(transport: Transport, names: Sequence[str], timeout: float | None)
                     f"the images of {first} and {name} differ in their {what.replace('_', ' ')}: "
                     "bring them to one grid and one format first"
                 )
-    return _description(answers[first])
-
-
-def _description(answer: Message) -> Description:
-    kind: dict[str, Any] = dict(answer["format"])
-    kind["space"] = tuple(kind["space"])
-    voxel_size = answer["voxel_size"]
+    answer = answers[first]
+    kind, voxel_size = answer["format"], answer["voxel_size"]
     return Description(
-        ImageFormat(**kind),
+        ImageFormat(**(kind | {"space": tuple(kind["space"])})),
         None if voxel_size is None else tuple(voxel_size),
         answer["affine"],
         answer["pad"],
@@ -71,6 +65,8 @@ def _description(answer: Message) -> Description:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    if one is None or other is None or isinstance(one, dict):
-        return bool(one == other) if not isinstance(one, np.ndarray) else other is not None
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, dict):
+        return bool(one == other)
     return np.shape(one) == np.shape(other) and np.allclose(one, other, atol=_TOLERANCE)

@@ -12,19 +12,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.federation.coordinator.checkpoint import FederatedCheckpoints, Standing
 from anamorph.federation.coordinator.description import Description, described
 from anamorph.federation.coordinator.sites import FederatedSites
-from anamorph.federation.protocol.errors import (
-    AnswerError,
-    FederationError,
-    RosterError,
-    SitesLostError,
-)
-from anamorph.federation.protocol.roster import LEAST_SITES
+from anamorph.federation.protocol.errors import AnswerError, FederationError, SitesLostError
+from anamorph.federation.protocol.roster import LEAST_SITES, check_enough_sites
 from anamorph.federation.protocol.transport import Transport
 from anamorph.fitting.em import Fit
 from anamorph.fitting.progress import Progress, told
@@ -129,8 +124,8 @@ def federated_fit(
         The refusal of a site, with its name.
     """
     terms = terms or Terms()
-    if terms.is_secure and len(sites) < LEAST_SITES:
-        raise RosterError(f"a masked sum needs at least {LEAST_SITES} sites, got {len(sites)}")
+    if terms.is_secure:
+        check_enough_sites(len(sites))
     description = _described(transport, sites, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
@@ -169,34 +164,36 @@ def federated_fit(
     )
 
 
+@dataclass
 class _Attendance:
     """Which sites take part: it waits for sites that fail, gives them up, and takes them back.
 
-    Parameters
+    Attributes
     ----------
     transport : Transport
     names : tuple of str
         All sites of the fit.
     terms : Terms
     checkpoints : FederatedCheckpoints
+    n_failures : int
+        How often an iteration failed in a row.
+    failing : tuple of str
+        The roster with which it failed; empty before the first time.
+    missing : set of str
+        Those of them that are given up.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        names: tuple[str, ...],
-        terms: Terms,
-        checkpoints: FederatedCheckpoints,
-    ) -> None:
-        self._transport, self._names, self._terms = transport, names, terms
-        self._checkpoints = checkpoints
-        self._n_failures = 0
-        self._failing = checkpoints.roster
-        self._missing: set[str] = set()
+    transport: Transport
+    names: tuple[str, ...]
+    terms: Terms
+    checkpoints: FederatedCheckpoints
+    n_failures: int = 0
+    failing: tuple[str, ...] = ()
+    missing: set[str] = field(default_factory=set)
 
     def forgive(self) -> None:
         """Count failures from 0 again, after an iteration that was finished."""
-        self._n_failures = 0
+        self.n_failures = 0
 
     def recover(self, error: FederationError) -> None:
         """Choose the sites to resume with: the same ones if they come back, or those that are left.
@@ -206,38 +203,38 @@ class _Attendance:
         FederationError
             The one given, if the fit may not continue.
         """
-        standing = self._checkpoints.standing
-        roster = self._names if standing is None else standing.roster
-        if roster != self._failing:
-            self._failing, self._missing, self._n_failures = roster, set(), 0
-        self._missing |= self._given_up(roster, error)
-        left = tuple(name for name in roster if name not in self._missing)
-        if self._missing and not self._may_continue(standing, left):
+        standing = self.checkpoints.standing
+        roster = self.names if standing is None else standing.roster
+        if roster != self.failing:
+            self.failing, self.missing, self.n_failures = roster, set(), 0
+        self.missing |= self._given_up(roster, error)
+        left = tuple(name for name in roster if name not in self.missing)
+        if self.missing and not self._may_continue(standing, left):
             raise error
-        self._checkpoints.roster = left
+        self.checkpoints.roster = left
 
     def take_back(self, state: State) -> State:
         """Return the state with sites that can be reached again, where there are any."""
-        standing = self._checkpoints.standing
+        standing = self.checkpoints.standing
         assert standing is not None
-        returned = (set(self._names) - set(standing.roster)) & set(self._transport.names)
-        if not returned or standing.n_roster_changes >= self._terms.roster_changes:
+        returned = (set(self.names) - set(standing.roster)) & set(self.transport.names)
+        if not returned or len(standing.notes) >= self.terms.roster_changes:
             return state
         try:
-            return self._checkpoints.resume_with([*standing.roster, *returned])
+            return self.checkpoints.resume_with([*standing.roster, *returned])
         except _FAILURES as error:
             logger.warning("%s cannot come back yet: %s", ", ".join(sorted(returned)), error)
             raise
 
     def _given_up(self, names: Sequence[str], error: FederationError) -> set[str]:
         """Wait until sites can be reached again; return those that are given up."""
-        self._n_failures += 1
+        self.n_failures += 1
         logger.warning("%s", error)
-        until = time.monotonic() + self._terms.patience
-        while not set(names) <= set(self._transport.names) and time.monotonic() < until:
+        until = time.monotonic() + self.terms.patience
+        while not set(names) <= set(self.transport.names) and time.monotonic() < until:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-        missing = set(names) - set(self._transport.names)
-        if self._n_failures > self._terms.retries:
+        missing = set(names) - set(self.transport.names)
+        if self.n_failures > self.terms.retries:
             if not isinstance(error, SitesLostError):
                 raise error
             missing |= set(error.reasons) & set(names)
@@ -245,12 +242,12 @@ class _Attendance:
 
     def _may_continue(self, standing: Standing | None, left: Sequence[str]) -> bool:
         """Tell whether the fit may continue with the sites that are left."""
-        least = LEAST_SITES if self._terms.is_secure else 1
+        least = LEAST_SITES if self.terms.is_secure else 1
         return (
             standing is not None
-            and self._terms.may_go_on_without
+            and self.terms.may_go_on_without
             and len(left) >= least
-            and standing.n_roster_changes < self._terms.roster_changes
+            and len(standing.notes) < self.terms.roster_changes
         )
 
 

@@ -90,13 +90,7 @@ class FederatedSites:
     def join(self, names: Sequence[str]) -> None:
         """Ask the named sites to take part, and make them the roster."""
         self.roster = tuple(sorted(names))
-        message = {
-            "do": "join",
-            "fit": self._fit,
-            "settings": asdict(self._settings),
-            "n_iter": self._n_iter,
-        }
-        replies = self._call(message)
+        replies = self._call("join", settings=asdict(self._settings), n_iter=self._n_iter)
         self.step = max([self.step, *(int(reply["step"]) for reply in replies.values())])
 
     def restore(self, step: int, *, may_encode: bool = False) -> None:
@@ -111,8 +105,7 @@ class FederatedSites:
             parameters instead.
         """
         self.step += 1
-        message = {"do": "restore", "fit": self._fit, "step": self.step, "to": step}
-        self._keep_keys(self._call(message | {"may_encode": may_encode}))
+        self._keep_keys(self._call("restore", step=self.step, to=step, may_encode=may_encode))
         self._sent = {}
 
     # ---- questions and sums
@@ -132,8 +125,6 @@ class FederatedSites:
                 self.step_before_turn = self.step - 1
         schema = AnswerSchema(answer_shapes(question, self._settings, arguments))
         message: Message = {
-            "do": "ask",
-            "fit": self._fit,
             "step": self.step,
             "question": question,
             "arguments": arguments,
@@ -157,7 +148,7 @@ class FederatedSites:
                 if not is_coarse or is_last:
                     return sums
             attempt += 1
-            self._renew_keys(attempt)
+            self._keep_keys(self._call("keys", step=self.step, attempt=attempt))
 
     def _mask_terms(self, question: str, schema: AnswerSchema, attempt: int) -> Message:
         """Return the keys and exponents of an attempt at a question."""
@@ -169,7 +160,7 @@ class FederatedSites:
 
     def _attempt(self, message: Message, schema: AnswerSchema) -> Total:
         """Ask all sites, fetch their answers block by block, and add them up."""
-        replies = self._call(message)
+        replies = self._call("ask", **message)
         self._keep_keys(replies)
         wanted = {name: list(shape) for name, shape in schema.shapes.items()}
         wrong = {
@@ -182,8 +173,8 @@ class FederatedSites:
         total = Total(schema, len(self.roster), message["exponents"])
         for index in range(schema.n_blocks):
             if index:
-                fetch = {name: message[name] for name in ("fit", "step", "attempt")}
-                replies = self._call({"do": "block", "index": index, **fetch})
+                attempt = message["attempt"]
+                replies = self._call("block", index=index, step=self.step, attempt=attempt)
             # Popped: they must leave memory before the next blocks arrive.
             total.add_block(index, {name: reply.pop("block") for name, reply in replies.items()})
         return total
@@ -205,7 +196,7 @@ class FederatedSites:
                 inline[name] = changed[name]
                 continue
             for block in _blocks_of(changed[name]):
-                self._call({"do": "publish", "fit": self._fit, "array": name, **block})
+                self._call("publish", array=name, **block)
                 let_go(changed[name])
         self._sent = arrays
         return {
@@ -214,18 +205,15 @@ class FederatedSites:
             "arrays": inline,
         }
 
-    def _renew_keys(self, attempt: int) -> None:
-        message = {"do": "keys", "fit": self._fit, "step": self.step, "attempt": attempt}
-        self._keep_keys(self._call(message))
-
     def _keep_keys(self, replies: Mapping[str, Message]) -> None:
         self._keys = {name: reply["next_key"] for name, reply in replies.items()}
 
     # ---- calls
 
-    def _call(self, message: Message) -> dict[str, Message]:
-        """Send every site of the roster the same message, and count the call."""
+    def _call(self, task: str, **facts: Any) -> dict[str, Message]:
+        """Give every site of the roster the same task of the fit, and count the call."""
         self.n_calls += 1
+        message = {"do": task, "fit": self._fit, **facts}
         return call_sites(self._transport, self.roster, message, self._timeout)
 
 

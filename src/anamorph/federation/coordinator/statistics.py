@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.federation.coordinator.sites import FederatedSites
 from anamorph.federation.protocol.transport import Transport
 from anamorph.fitting.sums import Sums
 from anamorph.storage.replace import replacing
-
-Float64Array = NDArray[np.float64]
 
 
 def federated_statistics(
@@ -73,7 +71,7 @@ def federated_statistics(
     federated.restore(0)
     federated.publish(parameters)
     sums = federated.ask("statistics", groups=list(groups), group_by=group_by, weight_by=weight_by)
-    return [_statistics_of(sums, number, name) for number, name in enumerate(groups)]
+    return [_statistics_of(sums, number, group) for number, group in enumerate(groups)]
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,16 @@ class PairwiseMasks:
         Name of the fit.
     step, attempt : int
         Number of the question, and of the attempt at it.
+
+    Attributes
+    ----------
+    binding : tuple
+        The fit, the step and the attempt that the masks are for.
     """
 
     def __init__(self, identity: Identity, fit: str, step: int, attempt: int) -> None:
         self._identity = identity
-        self._binding = (fit, step, attempt)
+        self.binding = (fit, step, attempt)
         self._private_key: X25519PrivateKey | None = X25519PrivateKey.generate()
         self._public = self._private_key.public_key().public_bytes_raw()
         self._secrets: list[tuple[bytes, bool]] = []
@@ -75,7 +80,7 @@ class PairwiseMasks:
         private_key, self._private_key = self._private_key, None
         own = self._identity.name
         public = {name: self._verified_key(name, offers) for name in roster if name != own}
-        self._context = json.dumps([*self._binding, sorted(roster), context]).encode()
+        self._context = json.dumps([*self.binding, sorted(roster), context]).encode()
         self._secrets = [
             (private_key.exchange(X25519PublicKey.from_public_bytes(key)), own < name)
             for name, key in public.items()
@@ -99,7 +104,7 @@ class PairwiseMasks:
         return key
 
     def _statement(self, name: str, key: bytes) -> bytes:
-        return json.dumps(["anamorph key", *self._binding, name, key.hex()]).encode()
+        return json.dumps(["anamorph key", *self.binding, name, key.hex()]).encode()
 
 
 def _add_stream(values: NDArray[np.uint64], key: bytes, is_added: bool) -> None:

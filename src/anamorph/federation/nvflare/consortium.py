@@ -50,59 +50,52 @@ def read_consortium(path: Path) -> Consortium:
         raise ConsortiumError(f"{path} is not a YAML file: {error}") from None
     if not isinstance(facts, dict):
         raise ConsortiumError(f"{path} must hold {_EXAMPLE}")
-    _check_keys(path, "", facts, {"name", "server", "sites"})
-    server = facts["server"]
+    try:
+        return _checked(facts)
+    except ConsortiumError as error:
+        raise ConsortiumError(f"{path}: {error}") from None
+
+
+def _checked(facts: dict[str, Any]) -> Consortium:
+    """Return a consortium, or raise a ConsortiumError that names the wrong entry."""
+    _check_keys("", facts, {"name", "server", "sites"})
+    server, sites = facts["server"], facts["sites"]
     if not isinstance(server, dict):
-        raise ConsortiumError(f"{path}: server must be e.g. {{host: HOST, port: {DEFAULT_PORT}}}")
+        raise ConsortiumError(f"server must be e.g. {{host: HOST, port: {DEFAULT_PORT}}}")
     server = {"port": DEFAULT_PORT} | server
-    _check_keys(path, "server: ", server, {"host", "port"})
-    return Consortium(
-        _checked_name(path, "name", facts["name"]),
-        _checked_host(path, server["host"]),
-        _checked_port(path, server["port"]),
-        _checked_sites(path, facts["sites"]),
-    )
-
-
-def _check_keys(path: Path, place: str, facts: dict[str, Any], expected: set[str]) -> None:
-    if missing := expected - facts.keys():
-        raise ConsortiumError(
-            f"{path}: {place}{', '.join(sorted(missing))} is missing; the file must hold {_EXAMPLE}"
-        )
-    if unknown := facts.keys() - expected:
-        raise ConsortiumError(
-            f"{path}: {place}{', '.join(sorted(map(str, unknown)))} is not known; the file must "
-            f"hold {_EXAMPLE}"
-        )
-
-
-def _checked_name(path: Path, key: str, name: Any) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConsortiumError(
-            f"{path}: {key} must be up to 63 letters, digits, '-' or '_', got {name!r}"
-        )
-    return name
-
-
-def _checked_host(path: Path, host: Any) -> str:
+    _check_keys("server: ", server, {"host", "port"})
+    host, port = server["host"], server["port"]
+    _check_name("name", facts["name"])
     if not isinstance(host, str) or not _HOST.fullmatch(host):
-        raise ConsortiumError(f"{path}: host must be a host name or an address, got {host!r}")
-    return host
-
-
-def _checked_port(path: Path, port: Any) -> int:
+        raise ConsortiumError(f"host must be a host name or an address, got {host!r}")
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
-        raise ConsortiumError(f"{path}: port must be an integer from 1 to 65535, got {port!r}")
-    return port
+        raise ConsortiumError(f"port must be an integer from 1 to 65535, got {port!r}")
+    _check_sites(sites)
+    return Consortium(facts["name"], host, port, tuple(sites))
 
 
-def _checked_sites(path: Path, sites: Any) -> tuple[str, ...]:
+def _check_keys(place: str, facts: dict[str, Any], expected: set[str]) -> None:
+    for names, fault in (
+        (expected - facts.keys(), "missing"),
+        (facts.keys() - expected, "not known"),
+    ):
+        if names:
+            named = ", ".join(sorted(map(str, names)))
+            raise ConsortiumError(f"{place}{named} is {fault}; the file must hold {_EXAMPLE}")
+
+
+def _check_name(key: str, name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConsortiumError(f"{key} must be up to 63 letters, digits, '-' or '_', got {name!r}")
+
+
+def _check_sites(sites: Any) -> None:
     if not isinstance(sites, list) or not sites:
-        raise ConsortiumError(f"{path}: sites must be a list of names, got {sites!r}")
-    names = tuple(_checked_name(path, "a site", site) for site in sites)
-    if len(set(map(str.lower, names))) < len(names):
-        raise ConsortiumError(f"{path}: sites must have different names, got {', '.join(names)}")
-    for name in names:
+        raise ConsortiumError(f"sites must be a list of names, got {sites!r}")
+    for name in sites:
+        _check_name("a site", name)
+    if len(set(map(str.lower, sites))) < len(sites):
+        raise ConsortiumError(f"sites must have different names, got {', '.join(sites)}")
+    for name in sites:
         if name.lower() in _RESERVED:
-            raise ConsortiumError(f"{path}: a site cannot be called {name}; choose another name")
-    return names
+            raise ConsortiumError(f"a site cannot be called {name}; choose another name")

@@ -38,28 +38,23 @@ class CoordinatorProgram:
     def run(self) -> None:
         """Run the request with the sites of the job."""
         kit = open_kit(Path(collab.workspace.get_root_dir()), as_site=False)
-        events = JsonLines(events_path(kit), "the file of events")
+        events = JsonLines(events_path(kit), "the file of events")  # the driver reads it
         transport = CollabTransport()
         try:
             request = read_request(kit)
-            _report(events, "began", sites=list(transport.names))
+            events.append(kind="began", sites=list(transport.names))
             if isinstance(request, FitRequest):
                 _fit(request, transport, events)
             else:
                 _find_statistics(request, transport, events)
         except SitesLostError as error:
-            _report(events, "lost", text=str(error))
+            events.append(kind="lost", text=str(error))
             raise  # to end the calls that still wait for an answer
         except (FederationError, ModelFileError, OSError, ValueError) as error:
-            _report(events, "refused", text=str(error))
+            events.append(kind="refused", text=str(error))
         except Exception as error:
-            _report(events, "failed", text=f"{type(error).__name__}: {error}")
+            events.append(kind="failed", text=f"{type(error).__name__}: {error}")
             raise
-
-
-def _report(events: JsonLines, kind: str, **facts: Any) -> None:
-    """Report an event to the process that submitted the job."""
-    events.append({"kind": kind, **facts})
 
 
 def _fit(request: FitRequest, transport: Transport, events: JsonLines) -> None:
@@ -78,12 +73,11 @@ def _fit(request: FitRequest, transport: Transport, events: JsonLines) -> None:
             transport.names,
             terms,
             checkpoint=request.checkpoint,
-            callback=lambda progress: _report(events, "iteration", **asdict(progress)),
+            callback=lambda progress: events.append(kind="iteration", **asdict(progress)),
         )
     model.save(request.output)
-    _report(
-        events,
-        "done",
+    events.append(
+        kind="done",
         n_images=model.origin_.n_images,
         n_iterations=model.n_iter_,
         objective=model.objective_[-1],
@@ -104,7 +98,7 @@ def _find_statistics(request: StatisticsRequest, transport: Transport, events: J
         timeout=request.timeout,
     )
     write_statistics(Path(request.output), groups)
-    _report(events, "done", roster=list(transport.names), groups=summarised(groups))
+    events.append(kind="done", roster=list(transport.names), groups=summarised(groups))
 
 
 def _model(request: FitRequest, description: Description) -> ShapeAppearanceModel:

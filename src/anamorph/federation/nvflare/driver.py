@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +20,7 @@ from typing import IO, Any
 from anamorph.federation.nvflare.job import Ending, Job, Watch
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.processes import end_coordinator, start_coordinator
-from anamorph.federation.nvflare.request import FitRequest, StatisticsRequest, write_request
+from anamorph.federation.nvflare.request import FitRequest, Request, write_request
 from anamorph.federation.nvflare.session import Session, SessionError
 from anamorph.federation.protocol.errors import ConsortiumError
 
@@ -37,7 +37,7 @@ _MOST_FRUITLESS_JOBS = 5
 
 
 class Driver:
-    """Runs the fits and analyses of a coordinator, within a ``with`` block.
+    """Runs the fits and analyses of a coordinator, on a server of its own.
 
     Parameters
     ----------
@@ -54,76 +54,41 @@ class Driver:
         self._server: subprocess.Popen[bytes] | None = None
         self._server_started = 0.0
         self._session: Session | None = None
-        self._lock = contextlib.ExitStack()
 
-    def __enter__(self) -> Driver:
-        self._lock.enter_context(_locked(self._kit.work / "lock"))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end_server()
-        self._lock.close()
-
-    def fit(self, request: FitRequest, may_go_on_without: bool) -> dict[str, Any]:
-        """Run a fit to its end.
+    def run(self, request: Request, may_go_on_without: bool = False) -> dict[str, Any]:
+        """Run a fit or an analysis to its end.
 
         Parameters
         ----------
-        request : FitRequest
-            The same request resumes from its checkpoint.
-        may_go_on_without : bool
-            Whether the fit continues without sites that do not connect in time.
+        request : FitRequest or StatisticsRequest
+            The same request for a fit resumes from its checkpoint.
+        may_go_on_without : bool, default False
+            Whether a fit continues without sites that do not connect in time.
 
         Returns
         -------
         dict
-            The fields of its `FederatedResult`, and of the model: images, iterations, objective.
+            Of a fit the fields of its `FederatedResult`, and of the model: images, iterations,
+            objective. Of an analysis the ``roster``, and the size and mean of the ``groups``.
 
         Raises
         ------
         ConsortiumError
-            If it cannot continue.
+            If it cannot continue: a site refuses, or does not connect.
         """
+        with _locked(self._kit.work / "lock"):
+            try:
+                return self._run_jobs(request, may_go_on_without)
+            finally:
+                self._end_server()
 
-        def prepare() -> list[str]:
-            has_begun = os.path.exists(request.checkpoint)
-            sites = self._present_sites(may_go_on_without and has_begun)
-            is_complete = len(sites) == len(self._kit.sites)
-            write_request(replace(request, may_go_on_without=not is_complete), self._kit)
-            return sites
-
-        return self._run_jobs(prepare)
-
-    def find_statistics(self, request: StatisticsRequest) -> dict[str, Any]:
-        """Compute statistics of the latents of all sites.
-
-        Parameters
-        ----------
-        request : StatisticsRequest
-
-        Returns
-        -------
-        dict
-            The ``roster``, and the size and mean of the ``groups``.
-
-        Raises
-        ------
-        ConsortiumError
-            If a site does not connect, or refuses.
-        """
-
-        def prepare() -> list[str]:
-            write_request(request, self._kit)
-            return self._present_sites(may_go_on_without=False)
-
-        return self._run_jobs(prepare)
-
-    def _run_jobs(self, prepare: Callable[[], list[str]]) -> dict[str, Any]:
-        """Run jobs for the sites that `prepare` returns, until one reports its result."""
+    def _run_jobs(self, request: Request, may_go_on_without: bool) -> dict[str, Any]:
+        """Run jobs until one reports its result."""
         n_fruitless = 0
         while n_fruitless < _MOST_FRUITLESS_JOBS:
             try:
-                job = Job(self._kit, self._connected(), prepare(), self._watch)
+                session, sites = self._connected(), self._prepare(request, may_go_on_without)
+                job = Job(self._kit, session, sites, self._watch)
                 ending = job.follow(self._server_is_alive)
             except SessionError as error:
                 self._watch.stage(f"The server does not answer ({error}): restarting it")
@@ -136,6 +101,17 @@ class Driver:
             f"{_MOST_FRUITLESS_JOBS} jobs in a row ended without progress; the logs in "
             f"{self._kit.folder} and at the sites say why"
         )
+
+    def _prepare(self, request: Request, may_go_on_without: bool) -> list[str]:
+        """Write the request for the next job; return the sites that take part in it."""
+        if isinstance(request, FitRequest):
+            has_begun = os.path.exists(request.checkpoint)
+            sites = self._present_sites(may_go_on_without and has_begun)
+            request = replace(request, may_go_on_without=len(sites) < len(self._kit.sites))
+        else:
+            sites = self._present_sites(may_go_on_without=False)
+        write_request(request, self._kit)
+        return sites
 
     # ---- the server, and connected sites
 

@@ -1,4 +1,4 @@
-"""NVFLARE's configuration of a party: it may run the installed programs, and nothing else.
+"""NVFLARE's configuration of parties and jobs: installed programs may run, and nothing else.
 
 Jobs ship no code, name no other class and start no shell. Logs and jobs stay in the kit; by default
 NVFLARE streams logs to the server and stores jobs in the temporary folder of the system.
@@ -6,16 +6,19 @@ NVFLARE streams logs to the server and stores jobs in the temporary folder of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from anamorph.federation.nvflare.kit import Kit, write_json
 
 SITE_PROGRAM = "anamorph.federation.nvflare.site_program.SiteProgram"
 COORDINATOR_PROGRAM = "anamorph.federation.nvflare.coordinator_program.CoordinatorProgram"
-CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
-EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
-_DOORKEEPER = "anamorph.federation.nvflare.event_handlers.Doorkeeper"
-_ANNOUNCER = "anamorph.federation.nvflare.event_handlers.Announcer"
+_CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
+_EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
+_HANDLERS = "anamorph.federation.nvflare.event_handlers"
+_COMMON = "nvflare.app_common"
+_STORAGE = f"{_COMMON}.storages.filesystem_storage.FilesystemStorage"
 
 ROLE = "lead"
 _LOG_BYTES, _LOG_FILES = 20_000_000, 3
@@ -23,57 +26,122 @@ _LOG_BYTES, _LOG_FILES = 20_000_000, 3
 HEARTBEAT = 4
 _HEARTBEAT_TIMEOUT = 16  # seconds after which a silent site counts as disconnected
 _SCHEDULE_INTERVAL = 1.0
+_SYNCHRONISATION = 60  # seconds that sites may take to load their program
+_POLL = 0.2  # seconds between checks whether the other end is ready, when a job begins
+
+# Rights of the holder of the coordinator's kit; nobody else has any.
+_PERMITTED = ("submit_job", "manage_job", "view")
+_FORBIDDEN = (
+    *("clone_job", "download_job", "operate", "shell_commands", "byoc"),
+    "server-predeployed-flwr",
+)
+
+# A log in a file of the kit; nothing goes to the terminal.
+_LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {
+            "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
+            "fmt": "%(asctime)s - %(name)s - %(levelname)s - %(fl_ctx)s - %(message)s",
+        }
+    },
+    "handlers": {
+        "logFileHandler": {
+            "class": "logging.handlers.RotatingFileHandler",
+            "level": "INFO",
+            "formatter": "line",
+            "filename": "log.txt",
+            "maxBytes": _LOG_BYTES,
+            "backupCount": _LOG_FILES,
+        }
+    },
+    "loggers": {
+        "root": {"level": "INFO", "handlers": ["logFileHandler"]},
+        "nvflare.collab": {"level": "WARNING"},  # at INFO it logs every call
+    },
+}
 
 
 def harden(kit: Kit) -> None:
     """Write the configuration of a party into its kit."""
     kit.work.mkdir(exist_ok=True)
-    resources = _site_resources() if kit.is_site else _coordinator_resources(kit)
-    for name, content in {
-        "resources.json": _allowed_classes(kit) | resources,
-        "authorization.json": _permissions(),
-        "log_config.json": _logging(),
-    }.items():
-        write_json(kit.local / name, content)
-
-
-def _allowed_classes(kit: Kit) -> dict[str, Any]:
-    return {
+    rights = dict.fromkeys(_PERMITTED, "any") | dict.fromkeys(_FORBIDDEN, "none")
+    resources = {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": (
-            [EXECUTOR, SITE_PROGRAM] if kit.is_site else [CONTROLLER, COORDINATOR_PROGRAM]
-        ),
+        **(_site_resources() if kit.is_site else _coordinator_resources(kit)),
     }
+    write_json(kit.local / "resources.json", resources)
+    write_json(
+        kit.local / "authorization.json", {"format_version": "1.0", "permissions": {ROLE: rights}}
+    )
+    write_json(kit.local / "log_config.json", _LOGGING)
+
+
+def write_job(folder: Path, sites: Sequence[str]) -> None:
+    """Write the files of a job: configuration only, which names the installed programs.
+
+    Parameters
+    ----------
+    folder : Path
+        For the files of the job.
+    sites : list of str
+        Names of the sites, all of which the job needs.
+    """
+    controller = _component(
+        "controller", _CONTROLLER, server_obj_id="coordinator", sync_task_timeout=_SYNCHRONISATION
+    )
+    server = {
+        "format_version": 2,
+        "server": {"task_request_interval": _POLL},
+        "workflows": [controller],
+        "components": [_component("coordinator", COORDINATOR_PROGRAM)],
+    }
+    client = {
+        "format_version": 2,
+        "runner_sync_timeout": _POLL,
+        "executors": [
+            {"tasks": ["*"], "executor": {"path": _EXECUTOR, "args": {"client_obj_id": "site"}}}
+        ],
+        "components": [_component("site", SITE_PROGRAM)],
+    }
+    meta = {
+        "name": "anamorph",
+        "resource_spec": {},
+        "min_clients": len(sites),
+        "mandatory_clients": list(sites),
+        "deploy_map": {"app": ["server", *sites]},
+    }
+    config = folder / "app" / "config"
+    config.mkdir(parents=True)
+    write_json(folder / "meta.json", meta)
+    write_json(config / "config_fed_server.json", server)
+    write_json(config / "config_fed_client.json", client)
 
 
 def _site_resources() -> dict[str, Any]:
+    manager = f"{_COMMON}.resource_managers.gpu_resource_manager.GPUResourceManager"
+    consumer = f"{_COMMON}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
+    launcher = f"{_COMMON}.job_launcher.client_process_launcher.ClientProcessJobLauncher"
     return {
+        "class_allow_list": [_EXECUTOR, SITE_PROGRAM],
         "allow_log_streaming": False,
         "client": {"retry_timeout": 30},
         "components": [
-            _component(
-                "resource_manager",
-                "nvflare.app_common.resource_managers.gpu_resource_manager.GPUResourceManager",
-                num_of_gpus=0,
-                mem_per_gpu_in_GiB=0,
-            ),
-            _component(
-                "resource_consumer",
-                "nvflare.app_common.resource_consumers.gpu_resource_consumer.GPUResourceConsumer",
-            ),
-            _component(
-                "process_launcher",
-                "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
-            ),
-            _component("announcer", _ANNOUNCER),
+            _component("resource_manager", manager, num_of_gpus=0, mem_per_gpu_in_GiB=0),
+            _component("resource_consumer", consumer),
+            _component("process_launcher", launcher),
+            _component("announcer", f"{_HANDLERS}.Announcer"),
         ],
     }
 
 
 def _coordinator_resources(kit: Kit) -> dict[str, Any]:
-    storage = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
+    launcher = f"{_COMMON}.job_launcher.server_process_launcher.ServerProcessJobLauncher"
+    snapshots = {"root_dir": str(kit.work / "snapshots"), "uri_root": "/"}
     return {
+        "class_allow_list": [_CONTROLLER, COORDINATOR_PROGRAM],
         "servers": [
             {
                 "admin_storage": "transfer",
@@ -83,20 +151,13 @@ def _coordinator_resources(kit: Kit) -> dict[str, Any]:
             }
         ],
         "snapshot_persistor": {
-            "path": "nvflare.app_common.state_persistors.storage_state_persistor."
-            "StorageStatePersistor",
-            "args": {
-                "uri_root": "/",
-                "storage": {
-                    "path": storage,
-                    "args": {"root_dir": str(kit.work / "snapshots"), "uri_root": "/"},
-                },
-            },
+            "path": f"{_COMMON}.state_persistors.storage_state_persistor.StorageStatePersistor",
+            "args": {"uri_root": "/", "storage": {"path": _STORAGE, "args": snapshots}},
         },
         "components": [
             _component(
                 "job_scheduler",
-                "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
+                f"{_COMMON}.job_schedulers.job_scheduler.DefaultJobScheduler",
                 max_jobs=1,
                 min_schedule_interval=_SCHEDULE_INTERVAL,
                 max_schedule_interval=_SCHEDULE_INTERVAL,
@@ -108,63 +169,12 @@ def _coordinator_resources(kit: Kit) -> dict[str, Any]:
                 uri_root=str(kit.work / "jobs"),
                 job_store_id="job_store",
             ),
-            _component("job_store", storage),
-            _component(
-                "process_launcher",
-                "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher",
-            ),
-            _component("doorkeeper", _DOORKEEPER, sites=list(kit.sites)),
+            _component("job_store", _STORAGE),
+            _component("process_launcher", launcher),
+            _component("doorkeeper", f"{_HANDLERS}.Doorkeeper", sites=list(kit.sites)),
         ],
     }
 
 
 def _component(name: str, path: str, **arguments: Any) -> dict[str, Any]:
     return {"id": name, "path": path, "args": arguments}
-
-
-def _permissions() -> dict[str, Any]:
-    """Return the rights of the holder of the coordinator's kit; nobody else has any."""
-    return {
-        "format_version": "1.0",
-        "permissions": {
-            ROLE: {
-                "submit_job": "any",
-                "manage_job": "any",
-                "view": "any",
-                "clone_job": "none",
-                "download_job": "none",
-                "operate": "none",
-                "shell_commands": "none",
-                "byoc": "none",
-                "server-predeployed-flwr": "none",
-            }
-        },
-    }
-
-
-def _logging() -> dict[str, Any]:
-    """Return a configuration that logs to a file in the kit, and not to the terminal."""
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {
-            "line": {
-                "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
-                "fmt": "%(asctime)s - %(name)s - %(levelname)s - %(fl_ctx)s - %(message)s",
-            }
-        },
-        "handlers": {
-            "logFileHandler": {
-                "class": "logging.handlers.RotatingFileHandler",
-                "level": "INFO",
-                "formatter": "line",
-                "filename": "log.txt",
-                "maxBytes": _LOG_BYTES,
-                "backupCount": _LOG_FILES,
-            }
-        },
-        "loggers": {
-            "root": {"level": "INFO", "handlers": ["logFileHandler"]},
-            "nvflare.collab": {"level": "WARNING"},  # at INFO it logs every call
-        },
-    }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from dataclasses import astuple
 from pathlib import Path
+from types import SimpleNamespace
 
 from nvflare.lighter.entity import Project
 from nvflare.lighter.impl.cert import CertBuilder
@@ -48,10 +50,7 @@ def provision(consortium: Consortium, folder: Path) -> list[Kit]:
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         made = _make(consortium, Path(temporary))
         parties = {COORDINATOR: consortium.host} | {site: site for site in consortium.sites}
-        kits = [
-            _finish_kit(consortium, made, folder, name, made_as)
-            for name, made_as in parties.items()
-        ]
+        kits = [_finish_kit(consortium, made, folder, *party) for party in parties.items()]
         _keep_authority(made.parent / "state" / "cert.json", folder / AUTHORITY)
     return kits
 
@@ -67,23 +66,23 @@ def _make(consortium: Consortium, folder: Path) -> Path:
     for site in consortium.sites:
         project.add_client(site, site, {"allow_log_streaming": False})
     project.add_admin(ADMIN, COORDINATOR, {"role": ROLE})
-    log = _Complaints()
+    complaints: list[str] = []
+    log = SimpleNamespace(
+        debug=_ignore, info=_ignore, warning=complaints.append, error=complaints.append
+    )
     builders = [WorkspaceBuilder(), StaticFileBuilder(scheme="tcp"), CertBuilder()]
     context = Provisioner(str(folder), builders).provision(project, logger=log)
-    if context.get("__build_error__") or log.complaints:
-        raise ConsortiumError(f"kits could not be made: {'; '.join(log.complaints)}")
+    if context.get("__build_error__") or complaints:
+        raise ConsortiumError(f"kits could not be made: {'; '.join(complaints)}")
     return folder / consortium.name / "prod_00"
 
 
+def _ignore(text: str) -> None:
+    """Do not print what NVFLARE logs."""
+
+
 def _finish_kit(consortium: Consortium, made: Path, folder: Path, name: str, made_as: str) -> Kit:
-    kit = Kit(
-        (folder / name).resolve(),
-        name,
-        consortium.name,
-        consortium.host,
-        consortium.port,
-        consortium.sites,
-    )
+    kit = Kit((folder / name).resolve(), name, *astuple(consortium))
     shutil.copytree(made / made_as, kit.folder, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     if not kit.is_site:
         shutil.copytree(made / ADMIN, kit.admin, ignore=shutil.ignore_patterns(*_LEFT_OUT))
@@ -103,20 +102,3 @@ def _keep_authority(state: Path, folder: Path) -> None:
     for name, key in (("authority.crt", "root_cert"), ("authority.key", "root_pri_key")):
         (folder / name).touch(mode=0o600)
         (folder / name).write_text(keys[key], encoding="utf-8")
-
-
-class _Complaints:
-    """A logger for NVFLARE that collects warnings and errors, and prints nothing."""
-
-    def __init__(self) -> None:
-        self.complaints: list[str] = []
-
-    def debug(self, text: str) -> None:
-        """Ignore a message."""
-
-    def warning(self, text: str) -> None:
-        """Collect a message."""
-        self.complaints.append(text)
-
-    info = debug
-    error = warning

@@ -15,7 +15,7 @@ from typing import Any
 from nvflare.apis.job_def import RunStatus
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from anamorph.federation.nvflare.job_files import write_job
+from anamorph.federation.nvflare.hardening import write_job
 from anamorph.federation.nvflare.kit import Kit
 from anamorph.federation.nvflare.provision import ADMIN
 
@@ -40,8 +40,9 @@ class Session:
     def __init__(self, kit: Kit, timeout: float) -> None:
         _log_to(kit.work / "session.log")
         until = time.monotonic() + timeout
-        _wait_for_port(kit, until)
-        self._session = _log_in(kit, until)
+        # If no server listened, NVFLARE itself would try again only after seconds.
+        _repeat(until, _reach, kit)
+        self._session = _repeat(until, new_secure_session, ADMIN, str(kit.admin), timeout=_LOGIN)
 
     def close(self) -> None:
         """Log out."""
@@ -50,52 +51,50 @@ class Session:
 
     def connected(self) -> set[str]:
         """Return the names of the sites that are connected."""
-        return {client.name for client in self._try(self._session.get_system_info).client_info}
+        return {client.name for client in _try(self._session.get_system_info).client_info}
 
     def submit(self, sites: Sequence[str]) -> str:
         """Submit a job for the named sites; return its identifier."""
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder) / "job"
             write_job(job, sites)
-            return str(self._try(self._session.submit_job, str(job)))
+            return str(_try(self._session.submit_job, str(job)))
 
     def status(self, job: str) -> RunStatus:
         """Return the status of a job."""
-        return RunStatus(self._try(self._session.get_job_status, job))
+        return RunStatus(_try(self._session.get_job_status, job))
 
     def abort(self, job: str) -> None:
         """End a job."""
-        self._try(self._session.abort_job, job)
-
-    def _try(self, function: Any, *arguments: Any) -> Any:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                return function(*arguments)
-        except Exception as error:
-            raise SessionError(str(error)) from error
+        _try(self._session.abort_job, job)
 
 
-def _wait_for_port(kit: Kit, until: float) -> None:
-    """Wait until the server listens. NVFLARE itself would retry only after seconds."""
+def _try(function: Any, *arguments: Any, **options: Any) -> Any:
+    """Call a function of NVFLARE without what it prints, or raise a SessionError."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return function(*arguments, **options)
+    except Exception as error:
+        raise SessionError(str(error)) from error
+
+
+def _repeat(until: float, function: Any, *arguments: Any, **options: Any) -> Any:
+    """Call a function until it succeeds, or raise the last SessionError."""
     while True:
         try:
-            socket.create_connection((kit.host, kit.port), _LOGIN).close()
-            return
-        except OSError as error:
+            return _try(function, *arguments, **options)
+        except SessionError:
             if time.monotonic() > until:
-                raise SessionError(f"no server at {kit.host}:{kit.port}") from error
+                raise
             time.sleep(_PAUSE)
 
 
-def _log_in(kit: Kit, until: float) -> Any:
-    while True:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):  # it prints its address
-                return new_secure_session(ADMIN, str(kit.admin), timeout=_LOGIN)
-        except Exception as error:
-            if time.monotonic() > until:
-                raise SessionError(str(error)) from error
-            time.sleep(_PAUSE)
+def _reach(kit: Kit) -> None:
+    """Check that the server listens."""
+    try:
+        socket.create_connection((kit.host, kit.port), _LOGIN).close()
+    except OSError as error:
+        raise SessionError(f"no server at {kit.host}:{kit.port}") from error
 
 
 def _log_to(path: Path) -> None:

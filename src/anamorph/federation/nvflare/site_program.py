@@ -9,9 +9,9 @@ from pathlib import Path
 
 from nvflare.collab import collab
 
-from anamorph.federation.nvflare.garbage import Garbage
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.site_data import open_agent
+from anamorph.federation.nvflare.transport import Garbage
 from anamorph.federation.protocol.errors import PolicyError
 from anamorph.federation.protocol.wire import pack, unpack
 from anamorph.federation.site.agent import SiteAgent
@@ -35,8 +35,8 @@ class SiteProgram:
     def answer(self, message: bytes) -> bytes:
         """Answer a message of the coordinator, as bytes."""
         if collab.caller != _SERVER:  # sites of a job can reach each other
-            refusal = PolicyError(f"this site answers the coordinator only, not {collab.caller}")
-            return pack({"error": type(refusal).__name__, "text": str(refusal)})
+            text = f"this site answers the coordinator only, not {collab.caller}"
+            return pack({"error": PolicyError.__name__, "text": text})
         self._garbage.collect()
         answer = pack(self._agent.handle(unpack(message)))
         self._garbage.add(len(message) + len(answer))

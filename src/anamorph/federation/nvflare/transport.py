@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -10,7 +11,6 @@ from typing import Any
 from nvflare.collab import collab
 from nvflare.collab.api.context import set_call_context
 
-from anamorph.federation.nvflare.garbage import Garbage
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.transport import Replies
 from anamorph.federation.protocol.wire import Message, pack, unpack
@@ -19,6 +19,7 @@ _FOREVER = 7 * 24 * 3600.0
 # A site may compute for hours, but replies to a pulse at once. One that does not reply within the
 # patience is gone.
 _PULSE, _PATIENCE = 3.0, 12.0
+_MUCH_GARBAGE = 2**20  # bytes
 
 
 class CollabTransport:
@@ -46,9 +47,8 @@ class CollabTransport:
         until = time.monotonic() + seconds
         replies = Replies()
         calls: dict[str, Future[Any]] = {}
-        packed = {
-            id(message): pack(message) for message in messages.values()
-        }  # usually the same for all
+        # The message is usually the same for all sites.
+        packed = {id(message): pack(message) for message in messages.values()}
         self._garbage.add(sum(map(len, packed.values())))
         for name, message in messages.items():
             if name in self._sites:
@@ -77,11 +77,11 @@ class CollabTransport:
         return [name for name, pulse in pulses.items() if not pulse.done() or pulse.exception()]
 
     def _begin(self, name: str, method: str, timeout: float, **arguments: Any) -> Future[Any]:
-        return self._threads.submit(self._call, name, method, timeout, arguments)
+        def call() -> Any:
+            set_call_context(self._context)
+            return getattr(self._sites[name](timeout=timeout), method)(**arguments)
 
-    def _call(self, name: str, method: str, timeout: float, arguments: dict[str, Any]) -> Any:
-        set_call_context(self._context)
-        return getattr(self._sites[name](timeout=timeout), method)(**arguments)
+        return self._threads.submit(call)
 
 
 def _add_reply(replies: Replies, name: str, call: Future[Any]) -> int:
@@ -95,3 +95,25 @@ def _add_reply(replies: Replies, name: str, call: Future[Any]) -> int:
     except Exception as error:  # whatever NVFLARE raises, the site did not answer
         replies.failures[name] = " ".join(str(error).split())
     return 0
+
+
+class Garbage:
+    """Counts the bytes of handled messages, and collects them when there are many.
+
+    NVFLARE's objects around a message form reference cycles. Python collects these only after many
+    new objects, however large they are, and a dozen messages of 64 MB would pile up.
+    """
+
+    def __init__(self) -> None:
+        gc.freeze()  # later collections need not scan the objects that exist now
+        self._n_bytes = 0
+
+    def add(self, n_bytes: int) -> None:
+        """Count a message of some bytes that is no longer needed."""
+        self._n_bytes += n_bytes
+
+    def collect(self) -> None:
+        """Collect garbage if the messages since the last time were large."""
+        if self._n_bytes > _MUCH_GARBAGE:
+            gc.collect()
+            self._n_bytes = 0

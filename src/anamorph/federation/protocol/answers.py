@@ -10,11 +10,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array, Float64Array
 from anamorph.federation.protocol.questions import Shape
 from anamorph.federation.protocol.wire import BLOCK_BYTES
 from anamorph.fitting.sums import Sums
@@ -86,28 +85,9 @@ class AnswerSchema:
             first = last
 
 
-def largest_magnitude(values: NDArray[np.floating]) -> float:
+def largest_magnitude(values: Array) -> float:
     """Return the largest absolute value, 0 of none; it is not finite where a value is not."""
     return float(max(values.max(), -values.min())) if values.size else 0.0
-
-
-class _Numbers(Protocol):
-    def __getitem__(self, part: slice, /) -> NDArray[np.floating]: ...
-
-
-class _NumbersOnDisk:
-    """Numbers in a file of float32. They are read, not mapped, which would fill the memory."""
-
-    def __init__(self, path: Path, length: int) -> None:
-        self._path, self._length = path, length
-
-    def __getitem__(self, part: slice) -> NDArray[np.floating]:
-        return np.fromfile(self._path, np.float32, part.stop - part.start, offset=4 * part.start)
-
-    def largest_magnitude(self) -> float:
-        starts = range(0, self._length, BLOCK_LENGTH)
-        parts = (self[start : min(start + BLOCK_LENGTH, self._length)] for start in starts)
-        return float(np.max([largest_magnitude(part) for part in parts]))
 
 
 class Answer:
@@ -129,22 +109,29 @@ class Answer:
     def __init__(self, sums: Sums, schema: AnswerSchema) -> None:
         self.schema = schema
         self.n_images = sums.n_images
-        self.largest = {N_IMAGES: float(sums.n_images)}
-        self._numbers: dict[str, _Numbers] = {N_IMAGES: np.array([float(sums.n_images)])}
+        self._numbers: dict[str, Array | Path] = {N_IMAGES: np.array([float(sums.n_images)])}
         for name, values in sums.fields.items():
+            self._numbers[name] = values.reshape(-1)
             if isinstance(values, np.memmap):
-                numbers = _NumbersOnDisk(Path(str(values.filename)), values.size)
-                self._numbers[name], self.largest[name] = numbers, numbers.largest_magnitude()
-            else:
-                self._numbers[name] = values.reshape(-1)
-                self.largest[name] = largest_magnitude(values)
+                self._numbers[name] = Path(str(values.filename))
+        self.largest = dict.fromkeys(self._numbers, 0.0)
+        for index in range(schema.n_blocks):
+            for piece, part in self.pieces(index):
+                # Unlike `max`, it keeps NaN.
+                larger = np.maximum(self.largest[piece.name], largest_magnitude(part))
+                self.largest[piece.name] = float(larger)
 
-    def pieces(self, index: int) -> Iterator[tuple[Piece, NDArray[np.floating]]]:
+    def pieces(self, index: int) -> Iterator[tuple[Piece, Array]]:
         """Yield the pieces of a block with their numbers."""
         for piece in self.schema.pieces(index):
-            yield piece, self._numbers[piece.name][piece.in_field]
+            numbers, part = self._numbers[piece.name], piece.in_field
+            if isinstance(numbers, Path):  # read, not mapped, which would fill the memory
+                n_numbers = part.stop - part.start
+                yield piece, np.fromfile(numbers, np.float32, n_numbers, offset=4 * part.start)
+            else:
+                yield piece, numbers[part]
 
-    def unmasked_block(self, index: int) -> NDArray[np.float64]:
+    def unmasked_block(self, index: int) -> Float64Array:
         """Return a block in the clear."""
         block = np.empty(self.schema.n_numbers(index))
         for piece, values in self.pieces(index):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
@@ -66,12 +67,7 @@ class Identity:
 
     def sign(self, data: bytes) -> bytes:
         """Return this site's signature of some data."""
-        key = self._private_key
-        if isinstance(key, ed25519.Ed25519PrivateKey):
-            return key.sign(data)
-        if isinstance(key, rsa.RSAPrivateKey):
-            return key.sign(data, _RSA_PADDING, SHA256())
-        return key.sign(data, ec.ECDSA(SHA256()))
+        return self._private_key.sign(data, *_scheme_of(self._private_key))
 
     def verify(self, name: str, data: bytes, signature: bytes) -> None:
         """Raise a SignatureError unless the named site is known and signed the data."""
@@ -79,16 +75,19 @@ class Identity:
         if key is None:
             raise SignatureError(f"{name} has no certificate here: its keys are not trusted")
         try:
-            if isinstance(key, ed25519.Ed25519PublicKey):
-                key.verify(signature, data)
-            elif isinstance(key, rsa.RSAPublicKey):
-                key.verify(signature, data, _RSA_PADDING, SHA256())
-            else:
-                key.verify(signature, data, ec.ECDSA(SHA256()))
+            key.verify(signature, data, *_scheme_of(key))
         except InvalidSignature:
-            raise SignatureError(
-                f"a key that claims to come from {name} is not signed by it"
-            ) from None
+            text = f"a key that claims to come from {name} is not signed by it"
+            raise SignatureError(text) from None
+
+
+def _scheme_of(key: PrivateKey | PublicKey) -> tuple[Any, ...]:
+    """Return the padding and hash function with which a kind of key signs."""
+    if isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
+        return ()
+    if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
+        return (_RSA_PADDING, SHA256())
+    return (ec.ECDSA(SHA256()),)
 
 
 def new_identities(names: Sequence[str]) -> list[Identity]:

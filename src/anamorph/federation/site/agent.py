@@ -31,7 +31,7 @@ from anamorph.federation.protocol.identity import Identity
 from anamorph.federation.protocol.questions import check_arguments
 from anamorph.federation.protocol.wire import Message
 from anamorph.federation.site.audit import AuditLog
-from anamorph.federation.site.fit import SiteFit
+from anamorph.federation.site.fit import Holdings, SiteFit
 from anamorph.federation.site.ledger import Ledger
 from anamorph.federation.site.policy import Policy
 from anamorph.fitting.sums import ANALYSES, FIELDS
@@ -41,9 +41,6 @@ from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import settings_from
 
 logger = logging.getLogger("anamorph")
-
-# Empty answers, and sums of random numbers that do not depend on the images: anyone may see them.
-_HARMLESS = ("start_latents", "transform_latents", "keep_displacements")
 
 
 class SiteAgent:
@@ -94,11 +91,11 @@ class SiteAgent:
         self.folder = folder
         self.audit = AuditLog(folder / "audit.jsonl")
         self._ledger = Ledger(folder / "ledger.jsonl", policy)
-        self._identity = identity
-        own = [f"{name}/{identity}" for identity in images.identities]
-        self._identities = own if identities is None else identities
-        self._columns = {} if columns is None else columns
-        self._memory_budget, self._n_threads, self._device = memory_budget, n_threads, device
+        if identities is None:
+            identities = [f"{name}/{identity}" for identity in images.identities]
+        self._holdings = Holdings(
+            images, identities, columns or {}, policy, memory_budget, n_threads, device
+        )
         self._lock = threading.Lock()
         self._fit: SiteFit | None = None
         self._masker = Masker(identity)
@@ -182,23 +179,11 @@ class SiteAgent:
             raise MessageError(f"the name of a fit must be letters and digits, got {name!r}")
         self._ledger.begin(name)
         if self._fit is None or (self._fit.name, self._fit.settings) != (name, settings):
-            self._fit = self._new_fit(name, settings)
+            folder = self.folder / "fits" / name
+            self._fit = SiteFit(name, settings, self._holdings, folder)
         self._fit.step = None
         self.audit.write(event="joined", fit=name, n_iter=message["n_iter"])
         return {"step": self._ledger.last_step(name)}
-
-    def _new_fit(self, name: str, settings: Settings) -> SiteFit:
-        folder = self.folder / "fits" / name
-        return SiteFit(
-            name,
-            settings,
-            self.images,
-            self._identities,
-            folder,
-            self._memory_budget,
-            self._device,
-            self._n_threads,
-        )
 
     def _restore(self, message: Message) -> Message:
         """Go back to the latents after a step (0: none), and continue from another step."""
@@ -252,29 +237,14 @@ class SiteAgent:
     def _answer_once(self, fit: SiteFit, message: Message, request: str) -> Answer:
         """Answer the next question, or repeat the last answer without applying it again."""
         if fit.answer is not None and fit.is_repeated(message["step"], request):
-            self._admit(fit, message, fit.content)
+            self._ledger.admit(message, fit.content)
             return fit.answer
         fit.check_next(message["step"])
-        self._count(fit, message["question"])
-        self._admit(fit, message, fit.content_of(message["question"], request))
-        with use_threads(self._n_threads), one_blas_thread:
-            return fit.answer_next(message, request, self._columns, self.policy)
-
-    def _count(self, fit: SiteFit, question: str) -> None:
-        """Count what the policy limits."""
-        if question in ANALYSES:
-            self._ledger.count_analysis(fit.name)
-        else:
-            self._ledger.count_fit(fit.name)
-        if question == "update_latents":
-            self._ledger.count_iteration(fit.name)
-
-    def _admit(self, fit: SiteFit, message: Message, content: str) -> None:
-        """Record the question in the ledger, which refuses what would reveal single sites."""
-        is_hidden = message["keys"] is not None and message["question"] not in _HARMLESS
-        roster = sorted(message["roster"]) if is_hidden else None
-        is_analysis = message["question"] in ANALYSES
-        self._ledger.admit(fit.name, message["step"], content, roster, is_analysis=is_analysis)
+        self._ledger.count(fit.name, message["question"])
+        content = fit.content_of(message["question"], request)
+        self._ledger.admit(message, content)
+        with use_threads(self._holdings.n_threads), one_blas_thread:
+            return fit.answer_next(message, request, content)
 
     def _block(self, message: Message) -> Message:
         fit, index = self._joined(message), message["index"]

@@ -33,8 +33,8 @@ class JsonLines:
     def __init__(self, path: Path, name: str) -> None:
         self.path, self._name = path, name
 
-    def append(self, facts: dict[str, Any]) -> None:
-        """Append a line, and flush it to the disk.
+    def append(self, **facts: Any) -> None:
+        """Append a line with some facts, and flush it to the disk.
 
         Raises
         ------

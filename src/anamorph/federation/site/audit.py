@@ -24,4 +24,4 @@ class AuditLog(JsonLines):
     def write(self, **facts: Any) -> None:
         """Append a line with the time (UTC) and some facts."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self.append({"time": now, **facts})
+        self.append(time=now, **facts)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.answers import Answer, AnswerSchema
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
 from anamorph.federation.protocol.questions import answer_shapes
@@ -30,6 +29,34 @@ from anamorph.model.settings import Settings
 _ABOUT_IMAGES_ALONE = ("moments",)
 
 
+@dataclass(frozen=True)
+class Holdings:
+    """What a site lends to all fits, and what it computes with.
+
+    Attributes
+    ----------
+    images : ImageCollection
+        All N images of the site.
+    identities : N texts or numbers
+        One for each image, unique over all sites. Starting latents are drawn from them.
+    columns : dict
+        N values for each column by which analyses may group or weight images.
+    policy : Policy
+        What may be asked.
+    memory_budget, n_threads : int or None
+        As in `ShapeAppearanceModel`.
+    device : {"cpu", "cuda", "auto"}
+    """
+
+    images: ImageCollection
+    identities: Sequence[int | str]
+    columns: Mapping[str, Sequence[str]]
+    policy: Policy
+    memory_budget: int | None
+    n_threads: int | None
+    device: str
+
+
 class SiteFit:
     """What a site keeps during a fit.
 
@@ -39,17 +66,10 @@ class SiteFit:
         Name of the fit.
     settings : Settings
         Settings of the fit.
-    images : ImageCollection
-        All N images of the site.
-    identities : N texts or numbers
-        One for each image, unique over all sites. Starting latents are drawn from them.
+    holdings : Holdings
+        Of the site.
     folder : Path
         For latents, and for sums that are too large for memory.
-    memory_budget : int or None
-        Bytes for a batch of images. None: the default of `Cohort`.
-    device : {"cpu", "cuda", "auto"}, default "cpu"
-    n_threads : int, optional
-        By default all processors.
 
     Attributes
     ----------
@@ -61,29 +81,22 @@ class SiteFit:
         Digest of everything that the answer depends on.
     """
 
-    def __init__(
-        self,
-        name: str,
-        settings: Settings,
-        images: ImageCollection,
-        identities: Sequence[int | str],
-        folder: Path,
-        memory_budget: int | None,
-        device: str = "cpu",
-        n_threads: int | None = None,
-    ) -> None:
+    def __init__(self, name: str, settings: Settings, holdings: Holdings, folder: Path) -> None:
         self.name = name
         self.settings = settings
         self.cohort = place_cohort(
-            device, images, settings, identities, memory_budget, scratch=folder
+            holdings.device,
+            holdings.images,
+            settings,
+            holdings.identities,
+            holdings.memory_budget,
+            scratch=folder,
         )
         self.published = PublishedParameters(settings)
         self.step: int | None = None
         self.answer: Answer | None = None
         self.content = ""
-        self._images, self._device, self._n_threads = images, device, n_threads
-        self._memory_budget = memory_budget
-        self._store = LatentStore(folder)
+        self._holdings, self._store = holdings, LatentStore(folder)
         self._request = ""
         self._lacks_latents = False
 
@@ -102,14 +115,14 @@ class SiteFit:
         may_encode : bool
             Whether missing latents may be computed by encoding the images, once parameters arrive.
         """
-        latents = self._store.load(target, len(self._images)) if target and was_there else None
+        n_images = len(self._holdings.images)
+        latents = self._store.load(target, n_images) if target and was_there else None
         if target and latents is None and not may_encode:
             raise StaleStepError(f"this site has no latents of step {target}")
-        if latents is None:
-            self._store.clear()
-        else:
+        if latents is not None:
             self.cohort.restore(latents)
-            self._store.drop(before=target, after=target)
+        kept = 0 if latents is None else target
+        self._store.drop(before=kept, after=kept)
         self.cohort.withdraw()
         self.published = PublishedParameters(self.settings)
         self.step, self.answer = step, None
@@ -124,8 +137,7 @@ class SiteFit:
         """Take the parameters that come with a question, if there are any."""
         if published is None:
             return
-        version, warp_version = published["version"], published["warp_version"]
-        if self.published.take(version, published["arrays"], warp_version):
+        if self.published.take(published):
             self.cohort.publish(self.published.parameters().beside(self.cohort.namespace))
 
     def request(self, question: str, arguments: Mapping[str, Any]) -> str:
@@ -150,12 +162,9 @@ class SiteFit:
             return question
         return request + _digest(to_host(self.cohort.latents).tobytes())
 
-    def answer_next(
-        self, message: Message, request: str, columns: Mapping[str, Sequence[str]], policy: Policy
-    ) -> Answer:
+    def answer_next(self, message: Message, request: str, content: str) -> Answer:
         """Answer the next question. Changed latents are on disk before the answer leaves."""
         step, question, arguments = message["step"], message["question"], message["arguments"]
-        content = self.content_of(question, request)
         self.step, self.answer = None, None  # until everything has succeeded
         if self._lacks_latents:
             self.cohort.restore(self._encoded_latents())
@@ -166,7 +175,8 @@ class SiteFit:
             given = {**arguments, "move": None if move is None else Move(**move)}
             sums: Sums = self.cohort.answer(question, **given).in_memory()
         else:
-            sums = group_sums(self._encoded_latents(), columns, arguments, policy)
+            held = self._holdings
+            sums = group_sums(self._encoded_latents(), held.columns, arguments, held.policy)
         if {name: value.shape for name, value in sums.fields.items()} != schema.field_shapes:
             raise SiteFailure(f"the sums of {question} have wrong shapes")
         answer = Answer(sums, schema)
@@ -177,11 +187,12 @@ class SiteFit:
         self.step, self.answer, self.content, self._request = step, answer, content, request
         return answer
 
-    def _encoded_latents(self) -> NDArray[np.float64]:
+    def _encoded_latents(self) -> Float64Array:
         """Return the most probable latents (N, K) of the images under the published parameters."""
         generator = Generator(self.settings, self.published.parameters())
-        predictor = Predictor(generator, self._device, self._n_threads, self._memory_budget)
-        return predictor.encode(self._images).latents
+        held = self._holdings
+        predictor = Predictor(generator, held.device, held.n_threads, held.memory_budget)
+        return predictor.encode(held.images).latents
 
 
 def _digest(data: bytes) -> str:

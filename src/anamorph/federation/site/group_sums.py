@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.site.policy import Policy
 from anamorph.fitting.sums import ANALYSES, Sums
-
-Float64Array = NDArray[np.float64]
 
 
 def group_sums(

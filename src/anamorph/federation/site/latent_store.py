@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.errors import StorageError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
@@ -30,7 +28,7 @@ class LatentStore:
         for unfinished in folder.glob(".latents-*"):  # of a process that was killed
             unfinished.unlink(missing_ok=True)
 
-    def save(self, step: int, latents: NDArray[np.float64]) -> None:
+    def save(self, step: int, latents: Float64Array) -> None:
         """Write the latents after a step."""
         try:
             write_tensors(self._path(step), "site latents", _VERSION, {"latents": latents}, {})
@@ -40,7 +38,7 @@ class LatentStore:
                 f"({error.strerror or 'no space'}): make space"
             ) from None
 
-    def load(self, step: int, n_images: int) -> NDArray[np.float64] | None:
+    def load(self, step: int, n_images: int) -> Float64Array | None:
         """Return the latents after a step, None if there are none or for other images."""
         kept = [number for number in self.steps() if number <= step]
         if not kept:
@@ -56,11 +54,6 @@ class LatentStore:
         for step in steps:
             if step < needed or (after is not None and step > after):
                 self._path(step).unlink(missing_ok=True)
-
-    def clear(self) -> None:
-        """Remove all latents."""
-        for step in self.steps():
-            self._path(step).unlink(missing_ok=True)
 
     def steps(self) -> list[int]:
         """Return the steps whose latents are stored, in order."""

@@ -7,18 +7,21 @@ change only as often as its policy allows. The ledger is on disk, and survives a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError, RosterError
+from anamorph.federation.protocol.wire import Message
 from anamorph.federation.site.append_only import JsonLines
 from anamorph.federation.site.policy import Policy
+from anamorph.fitting.sums import ANALYSES
 
 # All analyses share one record, under a name that no fit can have. Otherwise a coordinator could
 # give an analysis a new name and ask it again for another roster.
 _ANALYSES = ""
+# Empty answers, and sums of random numbers that do not depend on the images: anyone may see them.
+_HARMLESS = ("start_latents", "transform_latents", "keep_displacements")
 
 
 @dataclass
@@ -54,27 +57,37 @@ class Ledger:
     def begin(self, fit: str) -> None:
         """Record that a fit exists."""
         if fit not in self._fits:
-            self._write({"fit": fit})
+            self._write(fit=fit)
 
-    def count_fit(self, fit: str) -> None:
-        """Count a fit, or refuse it if the limit is reached."""
-        if self._fits[fit].is_counted:
-            return
-        if sum(record.is_counted for record in self._fits.values()) >= self._policy.fits:
-            raise PolicyError(
-                f"this site takes part in {self._policy.fits} fits with these images, and this "
-                "would be one more: raise 'fits' in its policy to allow it"
-            )
-        self._write({"fit": fit, "counted": True})
+    def count(self, fit: str, question: str) -> None:
+        """Count what the policy limits: fits, their iterations, and questions of analyses.
 
-    def count_analysis(self, fit: str) -> None:
-        """Count a question of an analysis, or refuse it if the limit is reached."""
-        if self._n_analyses >= self._policy.analyses:
-            raise PolicyError(
-                f"this site has answered all {self._policy.analyses} questions of analyses that "
-                "its policy allows: raise 'analyses' to allow more"
-            )
-        self._write({"fit": fit, "analysis": True})
+        Raises
+        ------
+        PolicyError
+            If the limit is reached.
+        """
+        record, policy = self._fits[fit], self._policy
+        if question in ANALYSES:
+            if self._n_analyses >= policy.analyses:
+                raise PolicyError(
+                    f"this site has answered all {policy.analyses} questions of analyses that "
+                    "its policy allows: raise 'analyses' to allow more"
+                )
+            self._write(fit=fit, analysis=True)
+        elif not record.is_counted:
+            if sum(known.is_counted for known in self._fits.values()) >= policy.fits:
+                raise PolicyError(
+                    f"this site takes part in {policy.fits} fits with these images, and this "
+                    "would be one more: raise 'fits' in its policy to allow it"
+                )
+            self._write(fit=fit, counted=True)
+        if question == "update_latents":
+            if record.n_iterations >= policy.iterations:
+                raise PolicyError(
+                    f"this site takes part in at most {policy.iterations} iterations of a fit"
+                )
+            self._write(fit=fit, iteration=True)
 
     def last_step(self, fit: str) -> int:
         """Return the highest step of a fit that this site has seen."""
@@ -82,50 +95,31 @@ class Ledger:
 
     def note_step(self, fit: str, step: int) -> None:
         """Record that a fit has reached a step."""
-        self._write({"fit": fit, "step": step})
+        self._write(fit=fit, step=step)
 
-    def admit(
-        self,
-        fit: str,
-        step: int,
-        content: str,
-        roster: Sequence[str] | None,
-        *,
-        is_analysis: bool = False,
-    ) -> None:
-        """Record a question, or refuse it.
+    def admit(self, message: Message, content: str) -> None:
+        """Record a question, or refuse what would reveal single sites.
 
         Parameters
         ----------
-        fit : str
-            Name of the fit or analysis.
-        step : int
+        message : Message
+            The question, with its fit, its step and the roster of sites that are asked. The masks
+            of the roster hide the answer, if the message has keys.
         content : str
             Digest of everything that the answer depends on.
-        roster : list of str, or None
-            The sites whose masks hide the answer. None: it is not masked, or reveals nothing.
-        is_analysis : bool, default False
-            Whether the question belongs to an analysis. All analyses share one record.
 
         Raises
         ------
         RosterError
             If the same content was answered for another roster, or rosters changed too often.
         """
-        line: dict[str, Any] = {"fit": fit, "step": step}
-        if roster is not None:
-            owner = _ANALYSES if is_analysis else fit
+        fit, question = message["fit"], message["question"]
+        line: dict[str, Any] = {"fit": fit, "step": message["step"]}
+        if message["keys"] is not None and question not in _HARMLESS:
+            owner, roster = _ANALYSES if question in ANALYSES else fit, sorted(message["roster"])
             self._check_roster(self._fits.get(owner, _FitRecord()), content, tuple(roster))
-            line |= {"content": content, "roster": list(roster), "owner": owner}
-        self._write(line)
-
-    def count_iteration(self, fit: str) -> None:
-        """Count an iteration, or refuse it if the limit is reached."""
-        if self._fits[fit].n_iterations >= self._policy.iterations:
-            raise PolicyError(
-                f"this site takes part in at most {self._policy.iterations} iterations of a fit"
-            )
-        self._write({"fit": fit, "iteration": True})
+            line |= {"content": content, "roster": roster, "owner": owner}
+        self._write(**line)
 
     def _check_roster(self, record: _FitRecord, content: str, roster: tuple[str, ...]) -> None:
         before = record.rosters.get(content)
@@ -141,8 +135,8 @@ class Ledger:
                 "times, and has done so"
             )
 
-    def _write(self, line: dict[str, Any]) -> None:
-        self._lines.append(line)
+    def _write(self, **line: Any) -> None:
+        self._lines.append(**line)
         self._apply(line)
 
     def _apply(self, line: dict[str, Any]) -> None:

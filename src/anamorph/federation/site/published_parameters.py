@@ -47,39 +47,40 @@ class PublishedParameters:
         """Add a block to one array: the message has its name, where it starts, and its numbers."""
         name, start, values = message["array"], message["start"], message["values"]
         shape = self._shape_of(name)
+        length = math.prod(shape)
         if start == 0:
             self._arrays.pop(name, None)
-            self._arriving[name] = np.empty(math.prod(shape), _dtype_of(name))
+            self._arriving[name] = np.empty(length, _dtype_of(name))
             self._n_arrived[name] = 0
         if name not in self._arriving or start != self._n_arrived[name]:
             raise StaleStepError(f"a block of {name} was lost: publish it again")
         stop = start + len(values)
-        if stop > math.prod(shape):
+        if stop > length:
             raise MessageError(f"{name} must have shape {shape}, got more numbers than that")
         _check_finite(name, values)
         self._arriving[name][start:stop] = values
         self._n_arrived[name] = stop
-        if stop == math.prod(shape):
+        if stop == length:
             self._arrays[name] = self._arriving.pop(name).reshape(shape)
             self._version = 0  # the next question says which version this is
 
-    def take(self, version: int, arrays: Mapping[str, NDArray[Any]], warp_version: int) -> bool:
+    def take(self, published: Message) -> bool:
         """Take complete arrays, and the version of the parameters.
 
         Parameters
         ----------
-        version : int
-            Number of the parameters that the next questions are about.
-        arrays : dict
-            Arrays by name that changed and are not sent in blocks.
-        warp_version : int
-            Changes where the shape basis does (`Parameters.warp_version`).
+        published : Message
+            ``version``: number of the parameters that the next questions are about; ``arrays``:
+            arrays by name that changed and are not sent in blocks; ``warp_version``: changes where
+            the shape basis does (`Parameters.warp_version`).
 
         Returns
         -------
         bool
             Whether the parameters changed.
         """
+        version, warp_version = published["version"], published["warp_version"]
+        arrays: Mapping[str, NDArray[Any]] = published["arrays"]
         for name, values in arrays.items():
             shape = self._shape_of(name)
             if values.shape != shape:
