@@ -11,18 +11,17 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.fitting.em import Fit
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.progress import Progress, told
-from anamorph.fitting.run import Ending, run_fit
+from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Affine
-from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice
 from anamorph.model.encoding import Encoded
@@ -186,6 +185,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.random_state = random_state
         self.verbose = verbose
 
+    @property
+    def machine(self) -> Machine:
+        """Where the model works: its device, threads and memory."""
+        return Machine(self.device, self.n_threads, self.memory_budget)
+
     # ---- fitting
 
     def fit(
@@ -251,7 +255,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
-        with use_threads(self.n_threads), one_blas_thread:
+        with self.machine.threads():
             sites = open_sites(images, settings, starting)
             checkpoints = None
             if checkpoint is not None:
@@ -272,10 +276,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> LocalSites:
         """Return the images with room to work on them, in memory or on the GPU."""
         images.check(for_fit=True)
-        cohort = place_cohort(
-            self.device, images, settings, images.identities, self.memory_budget, start
-        )
-        return LocalSites([cohort])
+        return LocalSites([place_cohort(self.machine, images, settings, images.identities, start)])
 
     def _take(self, state: State, settings: Settings, images: _Described) -> None:
         """Become the model at the end of a fit."""
@@ -443,7 +444,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     @property
     def _predictor(self) -> Predictor:
-        return Predictor(self.generator_, self.device, self.n_threads, self.memory_budget)
+        return Predictor(self.generator_, self.machine)
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
         latents = np.asarray(Z, np.float64)

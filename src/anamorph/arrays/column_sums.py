@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anamorph.arrays.namespaces import beside, is_on_device
+from anamorph.arrays.devices import beside, is_on_device
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 

@@ -15,10 +15,9 @@ from typing import Any
 from distributed import get_worker
 
 import anamorph
-from anamorph.arrays.devices import find_gpu
-from anamorph.arrays.namespaces import beside, to_host
+from anamorph.arrays.devices import Machine, beside, find_gpu, to_host
 from anamorph.cluster.broadcast import received
-from anamorph.cluster.errors import ClusterError
+from anamorph.cluster.connection import ClusterError
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.placement import place_cohort
@@ -26,7 +25,6 @@ from anamorph.fitting.sums import Sums
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.kernels.errors import DeviceError
-from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
@@ -43,11 +41,8 @@ class Partition:
     identities : tuple of str
     settings : Settings
     folder : LatentFolder
-    memory_budget : int or None
-    n_threads : int
-        Of each task.
-    device : {"cpu", "cuda", "auto"}
-        Of the worker, to do the task on.
+    machine : Machine
+        What of the worker each task uses.
     has_start : bool
         Whether the latents before the first step are those to start from.
     version : str
@@ -59,9 +54,7 @@ class Partition:
     identities: tuple[str, ...]
     settings: Settings
     folder: LatentFolder
-    memory_budget: int | None
-    n_threads: int
-    device: str
+    machine: Machine
     has_start: bool
     version: str = anamorph.__version__
 
@@ -112,7 +105,7 @@ def inspect(partition: Partition) -> list[bytes]:
         was asked for.
     """
     _check_worker(partition)
-    if partition.device == "cuda":
+    if partition.machine.device == "cuda":
         try:
             find_gpu()
         except DeviceError as error:
@@ -147,7 +140,7 @@ def answer(
         Those that warps were shot with, where they differ by an orthogonalisation.
     """
     _check_worker(partition)
-    with use_threads(partition.n_threads), one_blas_thread:
+    with partition.machine.threads():
         kept = _take(partition, asked, received(published), received(published_before))
         cohort = kept.cohort
         assert cohort is not None
@@ -202,11 +195,10 @@ def _rebuilt(
     were turned since, they would be the same but for rounding, which iterations amplify.
     """
     cohort = place_cohort(
-        partition.device,
+        partition.machine,
         images,
         partition.settings,
         partition.identities,
-        partition.memory_budget,
         latents.latents if partition.has_start else None,
     )
     cohort.restore(latents.before_turn)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.devices import to_host
 from anamorph.arrays.typing import Float64Array
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.sums import Move, Sums

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from anamorph.arrays.namespaces import is_on_device
-
-Array = NDArray[np.floating]
+from anamorph.arrays.devices import is_on_device
+from anamorph.arrays.typing import Array
 
 
 def check_voxel_size(voxel_size: ArrayLike | None, n_dims: int) -> tuple[float, ...]:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anamorph.arrays.namespaces import array_namespace, is_on_device, kernels_for
-from anamorph.geometry.fields import Array, check_image_and_displacement, check_vector_field
+from anamorph.arrays.devices import array_namespace, is_on_device, kernels_for
+from anamorph.arrays.typing import Array
+from anamorph.geometry.fields import check_image_and_displacement, check_vector_field
 from anamorph.kernels.cpu.volumes import pull_volumes, push_volumes
 from anamorph.kernels.cpu.warps import coordinates_of_voxels, pull_voxels, push_voxels
 from anamorph.kernels.threads import n_threads, run_parallel, slabs

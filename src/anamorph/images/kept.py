@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.arrays.readable import ReadableImages
+from anamorph.arrays.typing import ReadableImages
 
 _MOST_OF_BUDGET = 1 / 8
 

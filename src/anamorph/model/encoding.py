@@ -12,11 +12,10 @@ from typing import cast
 
 import numpy as np
 
-from anamorph.arrays.namespaces import array_namespace, to_host
+from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.latents import log_determinant
-from anamorph.model.generator import Generator
-from anamorph.model.rounding import slack
+from anamorph.model.generator import Generator, slack
 
 _MOST_HALVINGS = 8
 _MOST_SHOOTINGS_PER_STEP = _MOST_HALVINGS + 2  # the last takes an image back to where it was

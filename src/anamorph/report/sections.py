@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.fitting.progress import duration
+from anamorph.fitting.run import duration
 from anamorph.latents import mode_standard_deviations
 from anamorph.plots import (
     plot_fits,

@@ -19,7 +19,7 @@ from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
-    from anamorph.fitting.progress import Progress
+    from anamorph.fitting.run import Progress
     from anamorph.images.files import FileImages
 
 _CLUSTER = "Cluster"

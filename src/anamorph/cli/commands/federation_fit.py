@@ -103,7 +103,7 @@ def _drive(
     from anamorph.cli.terminal.bar import FitDisplay
     from anamorph.federation.nvflare.driver import Driver
     from anamorph.federation.nvflare.job import Watch
-    from anamorph.fitting.progress import Progress
+    from anamorph.fitting.run import Progress
 
     try:
         with FitDisplay(messages) as display:
@@ -116,7 +116,7 @@ def _drive(
 
 
 def _tell(output: Path, result: dict[str, Any], messages: Messages) -> None:
-    from anamorph.fitting.progress import duration
+    from anamorph.fitting.run import duration
 
     messages.say(
         f"Fitted {result['n_images']} images of {', '.join(result['roster'])} in "

@@ -19,7 +19,7 @@ from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
-    from anamorph.fitting.progress import Progress
+    from anamorph.fitting.run import Progress
     from anamorph.images.files import FileImages
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -152,7 +152,7 @@ def _write(
     checkpoint: Path,
     messages: Messages,
 ) -> None:
-    from anamorph.fitting.progress import duration
+    from anamorph.fitting.run import duration
     from anamorph.storage.tables import write_latents
 
     try:

@@ -9,10 +9,10 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from anamorph.cli.terminal.messages import Messages
-from anamorph.fitting.progress import duration
+from anamorph.fitting.run import duration
 
 if TYPE_CHECKING:
-    from anamorph.fitting.progress import Progress
+    from anamorph.fitting.run import Progress
 
 
 class FitDisplay:

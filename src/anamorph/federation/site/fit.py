@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.devices import Machine, to_host
 from anamorph.federation.protocol.answers import Answer, AnswerSchema
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
 from anamorph.federation.protocol.questions import answer_shapes
@@ -74,15 +74,13 @@ class SiteFit:
     ) -> None:
         self.name = name
         self.settings = settings
-        self.cohort = place_cohort(
-            device, images, settings, identities, memory_budget, scratch=folder
-        )
+        self._machine = Machine(device, n_threads, memory_budget)
+        self.cohort = place_cohort(self._machine, images, settings, identities, scratch=folder)
         self.published = PublishedParameters(settings)
         self.step: int | None = None
         self.answer: Answer | None = None
         self.content = ""
-        self._images, self._device, self._n_threads = images, device, n_threads
-        self._memory_budget = memory_budget
+        self._images = images
         self._store = LatentStore(folder)
         self._request = ""
         self._lacks_latents = False
@@ -180,7 +178,7 @@ class SiteFit:
     def _encoded_latents(self) -> NDArray[np.float64]:
         """Return the most probable latents (N, K) of the images under the published parameters."""
         generator = Generator(self.settings, self.published.parameters())
-        predictor = Predictor(generator, self._device, self._n_threads, self._memory_budget)
+        predictor = Predictor(generator, self._machine)
         return predictor.encode(self._images).latents
 
 
