@@ -150,5 +150,4 @@ class SumOnDisk:
 
     def array(self) -> Array:
         """Return the sum, mapped: its parts are read when they are used."""
-        mapped: Array = np.memmap(self._path, np.float32, "r", shape=self._shape)
-        return mapped
+        return np.memmap(self._path, np.float32, "r", shape=self._shape)

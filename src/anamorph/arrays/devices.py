@@ -46,7 +46,7 @@ def find_gpu() -> Any:
 
 @dataclass(frozen=True)
 class Machine:
-    """What does the work, and how much of it may be used.
+    """The device that does the work, and how many threads and bytes it may use.
 
     Attributes
     ----------

@@ -26,4 +26,3 @@ class ReadableImages(Protocol):
 
     def read(self, part: slice) -> Float32Array:
         """Return images (n, C, *space), NaN where missing."""
-        ...

@@ -25,7 +25,7 @@ class LostError(Exception):
 
 
 class Crew:
-    """Those workers of a cluster that are there, whoever comes and goes.
+    """The workers of a cluster, which may come and go at any time.
 
     Parameters
     ----------

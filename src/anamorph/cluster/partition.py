@@ -42,7 +42,7 @@ class Partition:
     settings : Settings
     folder : LatentFolder
     machine : Machine
-        What of the worker each task uses.
+        What each task may use on the worker.
     has_start : bool
         Whether the latents before the first step are those to start from.
     version : str
@@ -141,14 +141,11 @@ def answer(
     """
     _check_worker(partition)
     with partition.machine.threads():
-        kept = _take(partition, asked, received(published), received(published_before))
-        cohort = kept.cohort
-        assert cohort is not None
+        images, cohort = _take(partition, asked, received(published), received(published_before))
         sums = cohort.answer(asked.question, **asked.arguments)
     left = PartitionLatents(to_host(cohort.latents), to_host(cohort.latents_before_turn))
     partition.folder.write(partition.number, asked.step, left)
-    kept.step = asked.step
-    _keep(partition, kept)
+    _keep(partition, _Kept(images, asked.step, cohort))
     return sums.in_memory()
 
 
@@ -164,26 +161,25 @@ def forget(folder: LatentFolder) -> None:
 
 def _take(
     partition: Partition, asked: Asked, parameters: Parameters | None, before: Parameters | None
-) -> _Kept:
-    """Return what is kept, with a cohort as the step before left it: the same one, or a new one.
+) -> tuple[FileImages, Cohort]:
+    """Return the images, and a cohort as the step before left it: the same one, or a new one.
 
-    It is taken, so that nobody finds what a task that fails leaves half done.
+    What was kept is taken, so that nobody finds what a task that fails leaves half done.
     """
     with _keeping:
         kept = _kept.pop((partition.folder.path, partition.number), None)
     if kept is None:
         kept = _Kept(FileImages(**partition.files), step=-1)
-    if kept.cohort is None or kept.step != asked.step - 1:
+    cohort = kept.cohort if kept.step == asked.step - 1 else None
+    is_lost = cohort is None
+    if cohort is None:
         latents = partition.folder.read(partition.number, asked.step - 1)
-        kept.cohort = _rebuilt(partition, kept.images, latents, before)
-        is_new = True
-    else:
-        is_new = False
+        cohort = _rebuilt(partition, kept.images, latents, before)
     if parameters is not None:
-        kept.cohort.publish(parameters.beside(kept.cohort.namespace))
-    if is_new and asked.question == "update_latents":
-        kept.cohort.propose_latents()  # which the lost cohort had done in the step before
-    return kept
+        cohort.publish(parameters.beside(cohort.namespace))
+    if is_lost and asked.question == "update_latents":
+        cohort.propose_latents()  # which the lost cohort had done in the step before
+    return kept.images, cohort
 
 
 def _rebuilt(

@@ -118,11 +118,9 @@ class Checkpoints(Protocol):
 
         The latents are those from before the state's turn, where it has one.
         """
-        ...
 
     def write(self, state: State) -> None:
         """Keep the state at the start, and after every iteration."""
-        ...
 
 
 def run_fit(

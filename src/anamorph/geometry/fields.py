@@ -75,8 +75,7 @@ def check_image_and_displacement(
 def as_float(values: ArrayLike, name: str) -> Array:
     """Return values as float64 if they are, else as float32; on a GPU all are float32."""
     if is_on_device(values):
-        on_device: Array = cast(Array, values).astype(np.float32, copy=False)
-        return on_device
+        return cast(Array, values).astype(np.float32, copy=False)
     array = np.asarray(values)
     if array.dtype == np.float64:
         return array

@@ -43,11 +43,6 @@ class Encoding:
     log_likelihood: Float64Array
     n_halvings: IntArray
 
-    def update(self, which: IntArray, latents: Float64Array, log_likelihood: Float64Array) -> None:
-        """Replace latents and log-likelihoods of some of the images."""
-        self.latents[which] = latents
-        self.log_likelihood[which] = log_likelihood
-
     def update_displacement(self, which: IntArray, displacement: Array | None) -> None:
         """Replace displacements of some of the images, all of them the first time."""
         if self.displacement is None:
@@ -136,7 +131,8 @@ def improve(
         after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
         done = np.flatnonzero(accepted)
-        encoding.update(pending[done], trial[done], values[done])
+        encoding.latents[pending[done]] = trial[done]
+        encoding.log_likelihood[pending[done]] = values[done]
         encoding.update_displacement(pending, displacement)
         pending = pending[np.flatnonzero(~accepted)]
         if not len(pending):

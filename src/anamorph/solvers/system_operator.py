@@ -205,5 +205,4 @@ class SystemOperator:
             for row, column in {(i, j), (j, i)}:
                 matrix[:, row, voxel, column, voxel] += hessian[:, packed]
         unknowns = len(penalty) * len(voxel)
-        matrices: Float64Array = matrix.reshape(lanes, unknowns, unknowns)
-        return matrices
+        return matrix.reshape(lanes, unknowns, unknowns)

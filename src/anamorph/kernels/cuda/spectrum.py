@@ -28,6 +28,9 @@ from anamorph.kernels.cuda.places import (
 )
 from anamorph.kernels.formulas.symmetric import multiplied_by_2x2, multiplied_by_3x3
 
+_ZERO = np.float32(0)
+_TILE = 32  # numbers of a field next to each other
+_MOST_FIELDS = 8  # with tiles next to each other: the symbol is read once for all
 _FINENESS = 2  # leading bits of a room after the first: it is at most a quarter too large
 _MOST_PLANS = 96
 
@@ -66,11 +69,6 @@ def _plan(shape: tuple[int, ...], kind: str) -> Any:
     if kind == "R2C":
         return get_fft_plan(fields, axes=axes, value_type=kind)
     return get_fft_plan(empty_spectra(fields), shape=shape[2:], axes=axes, value_type=kind)
-
-
-_ZERO = np.float32(0)
-_TILE = 32  # numbers of a field next to each other
-_MOST_FIELDS = 8  # with tiles next to each other: the symbol is read once for all
 
 
 @device_kernel
