@@ -29,10 +29,9 @@ from anamorph.geometry.penalties import (
 )
 from anamorph.kernels.threads import n_threads
 from anamorph.solvers import Solution, solve_field, solve_velocity
-from anamorph.solvers.layout import Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.regulariser import Regulariser
-from anamorph.solvers.system_operator import SystemOperator
+from anamorph.solvers.system_operator import Regulariser, SystemOperator
+from anamorph.solvers.systems import FieldBlocks
 from benchmarks.paired import ratios
 
 Fields = NDArray[np.floating]
@@ -152,25 +151,25 @@ def multigrid_iteration(
     system: System, with_start: bool, with_conjugation: bool
 ) -> Iterator[Fields]:
     """Yield the iterates of multigrid with or without its parts, all systems side by side."""
-    layout = Layout(system.space, len(system.gradient), np.dtype(np.float32))
+    blocks = FieldBlocks(system.space, len(system.gradient), np.dtype(np.float32))
     regulariser = Regulariser(system.penalty, system.voxel_size, system.gradient.shape[1])
-    hessian = layout.load(system.hessian)
-    operator = SystemOperator(layout, system.voxel_size, regulariser, hessian)
-    level, g = multigrid(operator), layout.load(system.gradient)
+    hessian = blocks.load(system.hessian)
+    operator = SystemOperator(blocks, system.voxel_size, regulariser, hessian)
+    level, g = multigrid(operator), blocks.load(system.gradient)
     x = level.solve_fully(g) if with_start else np.zeros_like(g)
     residual, direction, product = g.copy(), np.zeros_like(g), np.zeros_like(g)
     operator.subtract(residual, x)
-    slope = np.full(layout.lanes, np.inf)
+    slope = np.full(blocks.lanes, np.inf)
     while True:
         z = level.cycle(residual)
-        previous, slope = slope, layout.dot(residual, z)
-        layout.scale_and_add(direction, with_conjugation * slope / previous, z)
-        layout.fill_halo(direction)
+        previous, slope = slope, blocks.dot(residual, z)
+        blocks.scale_and_add(direction, with_conjugation * slope / previous, z)
+        blocks.fill_halo(direction)
         operator.apply(product, direction)
-        length = slope / layout.dot(direction, product) if with_conjugation else slope / slope
-        layout.add_scaled(x, length, direction)
-        layout.add_scaled(residual, -length, product)
-        yield layout.unload(x)
+        length = slope / blocks.dot(direction, product) if with_conjugation else slope / slope
+        blocks.add_scaled(x, length, direction)
+        blocks.add_scaled(residual, -length, product)
+        yield blocks.unload(x)
 
 
 def run(iteration: Iterator[Fields], n_iterations: int) -> None:

@@ -169,7 +169,7 @@ def install() -> Any:
 def uninstall() -> None:
     """Remove the simulated CuPy, and all that was made of it."""
     from anamorph.geometry.operators import symbol_on_device
-    from anamorph.solvers.transfer import _find_coarse_neighbours
+    from anamorph.solvers.multigrid import _find_coarse_neighbours
 
     symbol_on_device.cache_clear()
     _find_coarse_neighbours.cache_clear()
@@ -243,13 +243,11 @@ _MODULES = [
     for name in [
         "launch",
         "places",
-        "fourier",
         "warps",
         "steps",
         "spectrum",
         "geodesics",
         "derivatives",
-        "halos",
         "stencils",
         "smoothing",
         "likelihood_loops",

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.fitting.progress import duration
+from anamorph.fitting.run import duration
 from anamorph.storage.replace import replacing
 from examples.paper.provenance import ROOT, joined, present_provenance
 

@@ -11,18 +11,17 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.fitting.em import Fit
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.progress import Progress, told
-from anamorph.fitting.run import Ending, run_fit
+from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Affine
-from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice
 from anamorph.model.encoding import Encoded
@@ -30,7 +29,7 @@ from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
-from anamorph.model.settings import Settings, checked_start, completed_settings
+from anamorph.model.settings import Settings, checked_settings, checked_start
 from anamorph.storage.checkpoint import CheckpointFile
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
 
@@ -186,6 +185,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.random_state = random_state
         self.verbose = verbose
 
+    @property
+    def machine(self) -> Machine:
+        """Where the model works: its device, threads and memory."""
+        return Machine(self.device, self.n_threads, self.memory_budget)
+
     # ---- fitting
 
     def fit(
@@ -247,11 +251,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         arguments = checked_arguments(self.get_params(deep=False))
         images = open_images(X, self.likelihood, self.channel_axis)
-        settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
+        settings = checked_settings(arguments, images.format, len(images), images.voxel_size)
         seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
-        with use_threads(self.n_threads), one_blas_thread:
+        with self.machine.threads():
             sites = open_sites(images, settings, starting)
             checkpoints = None
             if checkpoint is not None:
@@ -272,10 +276,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> LocalSites:
         """Return the images with room to work on them, in memory or on the GPU."""
         images.check(for_fit=True)
-        cohort = place_cohort(
-            self.device, images, settings, images.identities, self.memory_budget, start
-        )
-        return LocalSites([cohort])
+        return LocalSites([place_cohort(self.machine, images, settings, images.identities, start)])
 
     def _take(self, state: State, settings: Settings, images: _Described) -> None:
         """Become the model at the end of a fit."""
@@ -443,7 +444,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     @property
     def _predictor(self) -> Predictor:
-        return Predictor(self.generator_, self.device, self.n_threads, self.memory_budget)
+        return Predictor(self.generator_, self.machine)
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
         latents = np.asarray(Z, np.float64)

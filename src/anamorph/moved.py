@@ -27,7 +27,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "anamorph.io.participants": ("anamorph.images",),
     "anamorph.encoding": ("anamorph",),
     "anamorph.presets": ("anamorph",),
-    "anamorph.progress": ("anamorph", "anamorph.fitting.progress"),
+    "anamorph.progress": ("anamorph", "anamorph.fitting.run"),
     "anamorph.federation.agent": ("anamorph.federation",),
     "anamorph.federation.analysis": ("anamorph.federation",),
     "anamorph.federation.errors": ("anamorph.federation",),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
+from anamorph.arrays.devices import Machine
 from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.fitting.sums import Move
@@ -27,9 +28,7 @@ class PartitionSites:
                 tuple(images.identities[slice(*bounds[number : number + 2])]),
                 settings,
                 self.folder,
-                memory_budget=None,
-                n_threads=1,
-                device=device,
+                Machine(device, n_threads=1),
                 has_start=False,
             )
             for number in range(n_partitions)

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamorph.cluster.placement import placed
+from anamorph.cluster.crew import placed
 
 workers = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 4), min_size=1)
 

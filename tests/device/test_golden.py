@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from anamorph.arrays.devices import to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
-from anamorph.arrays.namespaces import to_host
 from anamorph.fitting.sums import Sums
 from anamorph.solvers import solve
 from tests import simulated

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import anamorph
-from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.devices import to_host
 from anamorph.geometry import momentum, pull, push, shoot, velocity
 from anamorph.geometry.operators import field_momentum
 from anamorph.kernels.compile import sources
@@ -28,7 +28,7 @@ def random_fields(space, n_components, seed=0, n_images=N_IMAGES):
 
 def test_kernels_are_compiled_anew_when_any_of_their_files_changes():
     package = Path(anamorph.__file__).parent
-    marks = "\n@device_", "\n@kernel", "\n@formula", "\n@per_voxel", "\n@per_segment"
+    marks = "\n@device_", "\n@kernel", "\n@formula", "\n@formula", "\n@per_segment"
     texts = {path: path.read_text() for path in package.rglob("*.py")}
     compiled = {path for path, text in texts.items() if any(mark in text for mark in marks)}
     assert {path.parent.name for path in compiled} >= {"cpu", "cuda", "formulas", "likelihoods"}

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("distributed")
 
 from anamorph import ShapeAppearanceModel
-from anamorph.cluster.errors import ClusterError
+from anamorph.cluster.connection import ClusterError
 from anamorph.cluster.partition import Partition, inspect
 from tests.cluster import conftest
 from tests.cluster.test_partition import fitted

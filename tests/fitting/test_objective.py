@@ -13,7 +13,7 @@ from anamorph.fitting.objective import (
     joint_log_probability,
 )
 from anamorph.latents import expected_precision
-from anamorph.model.rounding import slack
+from anamorph.model.generator import slack
 from tests.latents.random_matrices import random_spd
 
 seeds = st.integers(0, 2**31)

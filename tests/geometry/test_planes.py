@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from anamorph.geometry import paths, shooting, velocity
-from anamorph.geometry.operators import apply_symbol, packed_symbol
-from anamorph.geometry.planes import plane_symbol, real_fourier_matrix
-from anamorph.kernels.blocks import BlockLayout
+from anamorph.geometry.operators import (
+    apply_symbol,
+    packed_symbol,
+    plane_symbol,
+    real_fourier_matrix,
+)
+from anamorph.kernels.blocks import Blocks
 from anamorph.kernels.cpu.planes import multiply_planes
 
 PENALTY = (0.002, 0.02, 2.0, 0.2, 0.2)
@@ -28,12 +32,12 @@ def test_the_basis_is_orthonormal(length):
 @planes
 @pytest.mark.parametrize("inverse", [False, True])
 def test_matrices_and_transforms_multiply_by_the_same_symbol(space, inverse):
-    layout = BlockLayout(space, 8)
+    blocks = Blocks(space, 8)
     images = np.random.default_rng(0).standard_normal((8, 2, *space))
-    fields, out = layout.load(images), layout.load(images)
+    fields, out = blocks.load(images), blocks.load(images)
     settings = PENALTY, space, (1.0, 1.7), FLOAT64
     symbol = packed_symbol(*settings, inverse=inverse)
-    expected = apply_symbol(fields[layout.interior][None], symbol, workers=1)[0]
+    expected = apply_symbol(fields[blocks.interior][None], symbol, workers=1)[0]
     matrices = [real_fourier_matrix(length, FLOAT64) for length in space]
     mean = np.arange(16.0).reshape(2, 8)
 
@@ -41,7 +45,7 @@ def test_matrices_and_transforms_multiply_by_the_same_symbol(space, inverse):
         scratch = np.empty((2, 2, *space, 8))
         symbol = plane_symbol(*settings, inverse=inverse)
         multiply_planes(fields, out, scratch, symbol, *matrices, mean, is_mean_known)
-        return out[layout.interior]
+        return out[blocks.interior]
 
     largest = np.abs(expected).max()
     assert np.allclose(multiply(False), expected, rtol=0, atol=1e-12 * largest)

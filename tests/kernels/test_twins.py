@@ -10,7 +10,6 @@ KERNELS = Path(anamorph.__file__).parent / "kernels"
 # Functions of the same name in `kernels.cpu` and `kernels.cuda`. Their arithmetic comes from
 # `kernels.formulas`; what differs is how they go over voxels and memory.
 TWINS = {
-    "halos": {"fill_halo": "copies of rows, or one thread per place"},
     "warps": {
         "pull_voxels": "some hundreds of voxels located at a time, or one thread per voxel",
         "push_voxels": "one thread per image, or atomic additions",
@@ -29,6 +28,7 @@ TWINS = {
         "bend": "stretches of voxels in cache, or one thread per place",
         "apply_operator": "stretches of voxels in cache, or one thread per place",
         "prolong_axis": "rows, or one thread per fine voxel",
+        "fill_halo": "copies of rows, or one thread per place",
         "restrict_axis": "adds rows to coarse voxels, or gathers for each coarse voxel",
     },
     "smoothing": {

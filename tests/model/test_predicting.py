@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
+from anamorph.arrays.batches import BatchPlanner
+from anamorph.arrays.devices import Machine
 from anamorph.model.generator import Generator, working_bytes
-from anamorph.model.predicting import Predictor, planner_in_memory
+from anamorph.model.predicting import Predictor
 from tests import simulated
 
 N_IMAGES = 24
@@ -42,7 +44,8 @@ def predictions(predictor, latents, images):
 def test_memory_stays_within_the_budget(problem, name, n_at_once, n_threads):
     generator, latents, images = problem
     budget = n_at_once * working_bytes(generator.settings)
-    predict = predictions(Predictor(generator, "cpu", n_threads, budget), latents, images)[name]
+    predictor = Predictor(generator, Machine("cpu", n_threads, budget))
+    predict = predictions(predictor, latents, images)[name]
     tracemalloc.start()
     result = predict()
     peak = tracemalloc.get_traced_memory()[1]
@@ -54,7 +57,7 @@ def test_memory_stays_within_the_budget(problem, name, n_at_once, n_threads):
 def test_the_budget_does_not_change_predictions(problem, name):
     generator, latents, images = problem
     one, all_ = (
-        predictions(Predictor(generator, "cpu", 1, budget), latents, images)[name]()
+        predictions(Predictor(generator, Machine("cpu", 1, budget)), latents, images)[name]()
         for budget in (1, None)
     )
     tolerance = 1e-2 if name in ("encode", "impute") else 1e-4  # iterations amplify rounding
@@ -65,11 +68,11 @@ def test_the_budget_does_not_change_predictions(problem, name):
 def test_a_model_passes_its_budget_on(monkeypatch):
     used = []
 
-    def note(settings, budget):
+    def note(image_bytes, budget, on_gpu):
         used.append(budget)
-        return planner_in_memory(settings, budget)
+        return BatchPlanner(image_bytes, budget, on_gpu)
 
-    monkeypatch.setattr("anamorph.model.predicting.planner_in_memory", note)
+    monkeypatch.setattr("anamorph.model.predicting.BatchPlanner", note)
     images = np.random.default_rng(0).random((6, 8, 8))
     model = ShapeAppearanceModel(1, n_iter=1, memory_budget=12345, n_threads=1).fit(images)
     model.transform(images)

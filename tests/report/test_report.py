@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from sklearn.exceptions import NotFittedError
 
 from anamorph import ShapeAppearanceModel
-from anamorph.fitting.progress import duration
+from anamorph.fitting.run import duration
 from anamorph.images.files import FileImages
 from anamorph.plots import plot_log_jacobian
 from anamorph.report import write_report

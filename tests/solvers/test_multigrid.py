@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anamorph.solvers.layout import Layout
-from anamorph.solvers.multigrid import coarser_grid, multigrid
-from anamorph.solvers.regulariser import Regulariser
-from anamorph.solvers.system_operator import SystemOperator
-from anamorph.solvers.transfer import prolong, restrict
+from anamorph.solvers.multigrid import coarser_grid, multigrid, prolong, restrict
+from anamorph.solvers.system_operator import Regulariser, SystemOperator
+from anamorph.solvers.systems import FieldBlocks
 from tests.solvers.systems import random_hessian
 
 DTYPE = np.dtype(np.float64)
@@ -20,21 +18,21 @@ DTYPE = np.dtype(np.float64)
 )
 def test_averaging_is_the_transpose_of_interpolation(fine, coarse):
     rng = np.random.default_rng(0)
-    fine_layout, coarse_layout = Layout(fine, 2, DTYPE), Layout(coarse, 2, DTYPE)
-    x = coarse_layout.load(rng.standard_normal((2, 3, *coarse)))
-    y = fine_layout.load(rng.standard_normal((2, 3, *fine)))
+    fine_blocks, coarse_blocks = FieldBlocks(fine, 2, DTYPE), FieldBlocks(coarse, 2, DTYPE)
+    x = coarse_blocks.load(rng.standard_normal((2, 3, *coarse)))
+    y = fine_blocks.load(rng.standard_normal((2, 3, *fine)))
     ratio = np.prod(fine) / np.prod(coarse)
     np.testing.assert_allclose(
-        fine_layout.dot(prolong(x, fine_layout), y),
-        ratio * coarse_layout.dot(x, restrict(y, coarse_layout)),
+        fine_blocks.dot(prolong(x, fine_blocks), y),
+        ratio * coarse_blocks.dot(x, restrict(y, coarse_blocks)),
         rtol=1e-12,
     )
-    ones = coarse_layout.load(np.ones((2, 1, *coarse)))
-    np.testing.assert_allclose(prolong(ones, fine_layout), 1, rtol=1e-12)
+    ones = coarse_blocks.load(np.ones((2, 1, *coarse)))
+    np.testing.assert_allclose(prolong(ones, fine_blocks), 1, rtol=1e-12)
 
 
 def test_interpolation_is_exact_for_straight_lines():
-    fine, coarse = Layout((20, 3), 1, DTYPE), Layout((10, 3), 1, DTYPE)
+    fine, coarse = FieldBlocks((20, 3), 1, DTYPE), FieldBlocks((10, 3), 1, DTYPE)
     line = np.broadcast_to(np.arange(10.0)[:, None], (1, 1, 10, 3))
     result = fine.unload(prolong(coarse.load(line), fine))[0, 0, :, 0]
     np.testing.assert_allclose(result[1:-1], (np.arange(20) - 0.5)[1:-1] / 2, atol=1e-12)
@@ -58,10 +56,10 @@ def test_only_the_finely_sampled_axes_are_halved(shape, spacing, expected):
 
 def level_and_operator(shape, penalty, hessian):
     n = len(shape)
-    layout = Layout(shape, 1, DTYPE)
+    blocks = FieldBlocks(shape, 1, DTYPE)
     voxel_size = (1.0,) * n
     regulariser = Regulariser(penalty, voxel_size, n)
-    operator = SystemOperator(layout, voxel_size, regulariser, layout.load(hessian[None]))
+    operator = SystemOperator(blocks, voxel_size, regulariser, blocks.load(hessian[None]))
     return multigrid(operator), operator
 
 
@@ -71,11 +69,11 @@ def test_a_cycle_is_symmetric_and_positive(shape):
     level, operator = level_and_operator(
         shape, (1e-3, 0, 2, 0.2, 0.3), random_hessian(rng, len(shape), shape)
     )
-    layout = operator.layout
-    a, b = (layout.load(rng.standard_normal((1, len(shape), *shape))) for _ in range(2))
+    blocks = operator.blocks
+    a, b = (blocks.load(rng.standard_normal((1, len(shape), *shape))) for _ in range(2))
     cycle_a, cycle_b = level.cycle(a).copy(), level.cycle(b).copy()
-    assert layout.dot(a, cycle_b) == pytest.approx(layout.dot(cycle_a, b), rel=1e-10)
-    assert layout.dot(a, cycle_a) > 0
+    assert blocks.dot(a, cycle_b) == pytest.approx(blocks.dot(cycle_a, b), rel=1e-10)
+    assert blocks.dot(a, cycle_a) > 0
 
 
 @pytest.mark.parametrize("shape", [(32, 27), (16, 15, 14)])
@@ -84,14 +82,14 @@ def test_cycles_converge_fast_whatever_the_size(shape, penalty):
     rng = np.random.default_rng(2)
     n = len(shape)
     level, operator = level_and_operator(shape, penalty, random_hessian(rng, n, shape))
-    layout = operator.layout
-    error = layout.load(rng.standard_normal((1, n, *shape)))
-    product = layout.zeros(n)
+    blocks = operator.blocks
+    error = blocks.load(rng.standard_normal((1, n, *shape)))
+    product = blocks.zeros(n)
 
     def energy():
-        layout.fill_halo(error)
+        blocks.fill_halo(error)
         operator.apply(product, error)
-        return np.sqrt(layout.dot(error, product)[0])
+        return np.sqrt(blocks.dot(error, product)[0])
 
     energies = [energy()]
     for _ in range(6):
@@ -107,11 +105,11 @@ def test_full_multigrid_is_a_good_start():
     level, operator = level_and_operator(
         shape, (1e-3, 0, 10, 0.1, 0.2), random_hessian(rng, 2, shape)
     )
-    layout = operator.layout
-    exact = layout.load(rng.standard_normal((1, 2, *shape)).cumsum(-1).cumsum(-2))
-    g, error_product = layout.zeros(2), layout.zeros(2)
+    blocks = operator.blocks
+    exact = blocks.load(rng.standard_normal((1, 2, *shape)).cumsum(-1).cumsum(-2))
+    g, error_product = blocks.zeros(2), blocks.zeros(2)
     operator.apply(g, exact)
-    layout.fill_halo(g)
+    blocks.fill_halo(g)
     error = exact - level.solve_fully(g)
     operator.apply(error_product, error)
-    assert layout.dot(error, error_product) < 0.3**2 * layout.dot(exact, g)
+    assert blocks.dot(error, error_product) < 0.3**2 * blocks.dot(exact, g)

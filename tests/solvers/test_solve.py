@@ -244,7 +244,7 @@ def test_threads_share_a_large_grid(monkeypatch):
     penalty = SHAPE_PENALTIES["brains"]
     with use_threads(1):
         alone = solve_velocity(hessian, gradient, penalty)
-    monkeypatch.setattr("anamorph.solvers.layout._SMALLEST_SLAB", 1 << 12)
+    monkeypatch.setattr("anamorph.solvers.systems._SMALLEST_SLAB", 1 << 12)
     with use_threads(3):
         shared = solve_velocity(hessian, gradient, penalty)
     assert relative_error(shared.x, alone.x) < 2e-6

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anamorph.solvers.layout import Layout
-from anamorph.solvers.regulariser import Regulariser, bound_rough_spectrum, evaluate_diagonal
-from anamorph.solvers.system_operator import SystemOperator
+from anamorph.solvers.system_operator import (
+    Regulariser,
+    SystemOperator,
+    bound_rough_spectrum,
+    evaluate_diagonal,
+)
+from anamorph.solvers.systems import FieldBlocks
 from tests.conftest import relative_error
 from tests.solvers.systems import matrix, product, random_hessian
 
@@ -22,9 +26,9 @@ GRIDS = [
 
 
 def make(shape, voxel_size, penalty, n_components, hessians, dtype=np.float64):
-    layout = Layout(shape, len(hessians), np.dtype(dtype))
+    blocks = FieldBlocks(shape, len(hessians), np.dtype(dtype))
     regulariser = Regulariser(penalty, voxel_size, n_components)
-    return SystemOperator(layout, voxel_size, regulariser, layout.load(hessians.astype(dtype)))
+    return SystemOperator(blocks, voxel_size, regulariser, blocks.load(hessians.astype(dtype)))
 
 
 @pytest.mark.parametrize(("shape", "voxel_size"), GRIDS)
@@ -35,16 +39,16 @@ def test_stencils_are_the_symbol(shape, voxel_size, penalty):
     hessians = np.stack([random_hessian(rng, n, shape) for _ in range(2)])
     operator = make(shape, voxel_size, penalty, n, hessians)
     fields = rng.standard_normal((2, n, *shape))
-    x = operator.layout.load(fields)
-    out = operator.layout.zeros(n)
+    x = operator.blocks.load(fields)
+    out = operator.blocks.zeros(n)
     operator.apply(out, x)
     expected = np.stack(
         [product(h, f, penalty, voxel_size) for h, f in zip(hessians, fields, strict=True)]
     )
-    assert relative_error(operator.layout.unload(out), expected) < 1e-13
+    assert relative_error(operator.blocks.unload(out), expected) < 1e-13
     out[...] = x
     operator.subtract(out, x)
-    assert relative_error(operator.layout.unload(out), fields - expected) < 1e-13
+    assert relative_error(operator.blocks.unload(out), fields - expected) < 1e-13
 
 
 @pytest.mark.parametrize(("shape", "voxel_size"), GRIDS)
@@ -68,10 +72,10 @@ def test_matrix_and_diagonal(shape, voxel_size):
 def test_constants_keep_w0_in_float32():
     penalty = (1e-5, 0.0, 100.0, 1.0, 1.0)
     operator = make((8, 9), (1.0, 2.0), penalty, 2, np.zeros((1, 2, 8, 9)), np.float32)
-    x = operator.layout.load(np.ones((1, 2, 8, 9), np.float32))
-    out = operator.layout.zeros(2)
+    x = operator.blocks.load(np.ones((1, 2, 8, 9), np.float32))
+    out = operator.blocks.zeros(2)
     operator.apply(out, x)
-    result = operator.layout.unload(out)[0]
+    result = operator.blocks.unload(out)[0]
     np.testing.assert_allclose(result[0], 1e-5, rtol=1e-6)
     np.testing.assert_allclose(result[1], 4e-5, rtol=1e-6)
 
@@ -82,13 +86,13 @@ def test_a_coarse_grid_keeps_the_energy_of_smooth_velocities():
     for n in (128, 64):
         spacing = (128 / n, 1.5 * 128 / n)
         regulariser = Regulariser((0.1, 0.2, 0.3, 0.4, 0.5), voxel_size, 2)
-        layout = Layout((n, n), 1, np.dtype(np.float64))
-        operator = SystemOperator(layout, spacing, regulariser, layout.zeros(2))
+        blocks = FieldBlocks((n, n), 1, np.dtype(np.float64))
+        operator = SystemOperator(blocks, spacing, regulariser, blocks.zeros(2))
         y, x = np.meshgrid(*[2 * np.pi * (np.arange(n) + 0.5) / n] * 2, indexing="ij")
-        field = layout.load(np.stack([np.sin(x + 2 * y), np.cos(x - y)])[None])
-        out = layout.zeros(2)
+        field = blocks.load(np.stack([np.sin(x + 2 * y), np.cos(x - y)])[None])
+        out = blocks.zeros(2)
         operator.apply(out, field)
-        energies.append(layout.dot(field, out)[0] / n**2)
+        energies.append(blocks.dot(field, out)[0] / n**2)
     assert energies[1] == pytest.approx(energies[0], rel=5e-3)
 
 

@@ -11,14 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from anamorph.arrays.devices import find_gpu
-from anamorph.arrays.namespaces import free_bytes
+from anamorph.arrays.devices import find_gpu, free_bytes
 from anamorph.kernels.errors import DeviceError
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
 Result = TypeVar("Result")
-
-DEFAULT_MEMORY_BUDGET = 2 * 2**30
 
 _MOST_IMAGES_PER_BATCH = 512
 _MOST_IMAGES_PER_PART = 64

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anamorph.arrays.namespaces import beside, is_on_device
+from anamorph.arrays.devices import beside, is_on_device
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
@@ -150,5 +150,4 @@ class SumOnDisk:
 
     def array(self) -> Array:
         """Return the sum, mapped: its parts are read when they are used."""
-        mapped: Array = np.memmap(self._path, np.float32, "r", shape=self._shape)
-        return mapped
+        return np.memmap(self._path, np.float32, "r", shape=self._shape)

@@ -10,7 +10,7 @@ import numpy as np
 
 from anamorph.arrays.batches import split_evenly
 from anamorph.arrays.devices import find_gpu
-from anamorph.arrays.readable import ReadableImages
+from anamorph.arrays.typing import ReadableImages
 
 _BYTES_AT_ONCE = 2**28  # that are sent while all images move to the GPU
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from anamorph.arrays.namespaces import is_on_device
+from anamorph.arrays.devices import is_on_device
 from anamorph.arrays.typing import Array, Float32Array
 
 _BLOCK_BYTES = 2**26

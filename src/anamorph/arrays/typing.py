@@ -1,9 +1,11 @@
-"""Types of arrays: the one place where they get their names.
+"""Types of arrays and of images to read: the one place where they get their names.
 
-Arrays may be NumPy's or CuPy's (see `namespaces`); types name those of NumPy for both.
+Arrays may be NumPy's or CuPy's (see `devices`); types name those of NumPy for both.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,3 +17,12 @@ Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
+
+
+class ReadableImages(Protocol):
+    """Images that can be read a few at a time."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, part: slice) -> Float32Array:
+        """Return images (n, C, *space), NaN where missing."""

@@ -8,8 +8,7 @@ that is repeated, by whichever worker, does the same again. All else that worker
 images, warps, proposals) saves time, and may be lost with them at any moment.
 """
 
-from anamorph.cluster.connection import connect
-from anamorph.cluster.errors import ClusterError
+from anamorph.cluster.connection import ClusterError, connect
 from anamorph.cluster.fit import fit_on_cluster
 from anamorph.cluster.sites import ClusterSites
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from distributed import Client
 
-from anamorph.cluster.errors import ClusterError
-
 _SECONDS_TO_CONNECT = 10.0
 # Tasks and answers are pickled between processes: what defines them must be the same.
 _SAME_PACKAGES = ("anamorph", "distributed", "numpy")
+
+
+class ClusterError(RuntimeError):
+    """A cluster on which a fit cannot begin, or cannot continue."""
 
 
 def connect(address: str, seconds: float | None = None) -> Client:

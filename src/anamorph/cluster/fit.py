@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from anamorph.arrays.typing import Float64Array
 from anamorph.cluster.sites import ClusterSites
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.fitting.progress import Progress
+from anamorph.fitting.run import Progress
 from anamorph.images.collection import ImageCollection
 from anamorph.model.settings import Settings
 

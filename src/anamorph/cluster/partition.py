@@ -15,10 +15,9 @@ from typing import Any
 from distributed import get_worker
 
 import anamorph
-from anamorph.arrays.devices import find_gpu
-from anamorph.arrays.namespaces import beside, to_host
+from anamorph.arrays.devices import Machine, beside, find_gpu, to_host
 from anamorph.cluster.broadcast import received
-from anamorph.cluster.errors import ClusterError
+from anamorph.cluster.connection import ClusterError
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.placement import place_cohort
@@ -26,7 +25,6 @@ from anamorph.fitting.sums import Sums
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.kernels.errors import DeviceError
-from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
@@ -43,11 +41,8 @@ class Partition:
     identities : tuple of str
     settings : Settings
     folder : LatentFolder
-    memory_budget : int or None
-    n_threads : int
-        Of each task.
-    device : {"cpu", "cuda", "auto"}
-        Of the worker, to do the task on.
+    machine : Machine
+        What each task may use on the worker.
     has_start : bool
         Whether the latents before the first step are those to start from.
     version : str
@@ -59,9 +54,7 @@ class Partition:
     identities: tuple[str, ...]
     settings: Settings
     folder: LatentFolder
-    memory_budget: int | None
-    n_threads: int
-    device: str
+    machine: Machine
     has_start: bool
     version: str = anamorph.__version__
 
@@ -112,7 +105,7 @@ def inspect(partition: Partition) -> list[bytes]:
         was asked for.
     """
     _check_worker(partition)
-    if partition.device == "cuda":
+    if partition.machine.device == "cuda":
         try:
             find_gpu()
         except DeviceError as error:
@@ -147,15 +140,12 @@ def answer(
         Those that warps were shot with, where they differ by an orthogonalisation.
     """
     _check_worker(partition)
-    with use_threads(partition.n_threads), one_blas_thread:
-        kept = _take(partition, asked, received(published), received(published_before))
-        cohort = kept.cohort
-        assert cohort is not None
+    with partition.machine.threads():
+        images, cohort = _take(partition, asked, received(published), received(published_before))
         sums = cohort.answer(asked.question, **asked.arguments)
     left = PartitionLatents(to_host(cohort.latents), to_host(cohort.latents_before_turn))
     partition.folder.write(partition.number, asked.step, left)
-    kept.step = asked.step
-    _keep(partition, kept)
+    _keep(partition, _Kept(images, asked.step, cohort))
     return sums.in_memory()
 
 
@@ -171,26 +161,25 @@ def forget(folder: LatentFolder) -> None:
 
 def _take(
     partition: Partition, asked: Asked, parameters: Parameters | None, before: Parameters | None
-) -> _Kept:
-    """Return what is kept, with a cohort as the step before left it: the same one, or a new one.
+) -> tuple[FileImages, Cohort]:
+    """Return the images, and a cohort as the step before left it: the same one, or a new one.
 
-    It is taken, so that nobody finds what a task that fails leaves half done.
+    What was kept is taken, so that nobody finds what a task that fails leaves half done.
     """
     with _keeping:
         kept = _kept.pop((partition.folder.path, partition.number), None)
     if kept is None:
         kept = _Kept(FileImages(**partition.files), step=-1)
-    if kept.cohort is None or kept.step != asked.step - 1:
+    cohort = kept.cohort if kept.step == asked.step - 1 else None
+    is_lost = cohort is None
+    if cohort is None:
         latents = partition.folder.read(partition.number, asked.step - 1)
-        kept.cohort = _rebuilt(partition, kept.images, latents, before)
-        is_new = True
-    else:
-        is_new = False
+        cohort = _rebuilt(partition, kept.images, latents, before)
     if parameters is not None:
-        kept.cohort.publish(parameters.beside(kept.cohort.namespace))
-    if is_new and asked.question == "update_latents":
-        kept.cohort.propose_latents()  # which the lost cohort had done in the step before
-    return kept
+        cohort.publish(parameters.beside(cohort.namespace))
+    if is_lost and asked.question == "update_latents":
+        cohort.propose_latents()  # which the lost cohort had done in the step before
+    return kept.images, cohort
 
 
 def _rebuilt(
@@ -202,11 +191,10 @@ def _rebuilt(
     were turned since, they would be the same but for rounding, which iterations amplify.
     """
     cohort = place_cohort(
-        partition.device,
+        partition.machine,
         images,
         partition.settings,
         partition.identities,
-        partition.memory_budget,
         latents.latents if partition.has_start else None,
     )
     cohort.restore(latents.before_turn)

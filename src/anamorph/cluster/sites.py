@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from types import ModuleType, TracebackType
+from operator import add
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from distributed import Client
 
+from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Float64Array
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
@@ -91,9 +93,7 @@ class ClusterSites:
                 tuple(images.identities[first:last]),
                 settings,
                 self._folder,
-                memory_budget,
-                n_threads or 1,
-                device,
+                Machine(device, n_threads or 1, memory_budget),
                 has_start=start is not None,
             )
             for number, (first, last) in enumerate(self._bounds)
@@ -112,12 +112,7 @@ class ClusterSites:
     def __enter__(self) -> ClusterSites:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -208,13 +203,9 @@ class ClusterSites:
         name = self._name(asked.question, asked.step, attempt)
         arguments = [(some, asked, published, before) for some in self._partitions]
         answers = self._crew.submit(name, answer, arguments)
-        sums: Sums = self._crew.result(self._crew.combine(_add, answers))
+        sums: Sums = self._crew.result(self._crew.combine(add, answers))
         return sums
 
     def _name(self, task: str, *numbers: int) -> str:
         """Return a name for tasks that no other fit on the cluster uses."""
         return "-".join([task, os.path.basename(self._folder.path), *map(str, numbers)])
-
-
-def _add(first: Sums, second: Sums) -> Sums:
-    return first + second

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.devices import to_host
 from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.fitting.progress import Progress
+from anamorph.fitting.run import Progress
 from anamorph.images.collection import Images, open_images
 from anamorph.images.errors import ImageError
 from anamorph.images.hidden import Boxes, HiddenImages
@@ -215,7 +215,7 @@ def score_hidden(
     log_likelihood, squared_error, n_hidden : arrays of shape (N,)
         As in `Comparison`.
     """
-    predictor = Predictor(model.generator_, model.device, model.n_threads, model.memory_budget)
+    predictor = Predictor(model.generator_, model.machine)
 
     def score(generator: Generator, part: slice) -> tuple[Float64Array, Float64Array, IntArray]:
         likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision

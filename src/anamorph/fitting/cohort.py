@@ -21,12 +21,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anamorph.arrays.batches import DEFAULT_MEMORY_BUDGET, BatchPlanner
+from anamorph.arrays.batches import BatchPlanner
 from anamorph.arrays.column_sums import SumPlace
+from anamorph.arrays.devices import DEFAULT_MEMORY_BUDGET, beside, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
-from anamorph.arrays.namespaces import beside, to_host
-from anamorph.arrays.readable import ReadableImages
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.typing import Array, Float64Array, ReadableImages
 from anamorph.fitting.kept_displacements import KeptDisplacements
 from anamorph.fitting.sums import FIELDS, MOVING, Move, Sums
 from anamorph.kernels.threads import run_parallel

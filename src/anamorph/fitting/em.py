@@ -31,7 +31,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from anamorph.arrays.namespaces import array_namespace, to_host
+from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Float32Array, Float64Array
 from anamorph.fitting.objective import (
     LatentSums,
@@ -43,8 +43,8 @@ from anamorph.fitting.sites import Sites
 from anamorph.fitting.state import State, Turn
 from anamorph.fitting.sums import Move, Sums
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
+from anamorph.model.generator import slack
 from anamorph.model.parameters import Parameters
-from anamorph.model.rounding import slack
 from anamorph.model.settings import Settings
 
 logger = logging.getLogger("anamorph")

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from anamorph.arrays.batches import DEFAULT_MEMORY_BUDGET, GpuPlan, plan_gpu
+from anamorph.arrays.batches import GpuPlan, plan_gpu
 from anamorph.arrays.column_sums import SumPlace
-from anamorph.arrays.devices import chosen_device
+from anamorph.arrays.devices import Machine, chosen_device
 from anamorph.arrays.gpu_images import ImagesOnDevice
-from anamorph.arrays.readable import ReadableImages
-from anamorph.arrays.typing import Float64Array
+from anamorph.arrays.typing import Float64Array, ReadableImages
 from anamorph.fitting.cohort import Cohort
 from anamorph.images.cache import KeptImages, can_be_kept
 from anamorph.images.files import FileImages
@@ -21,11 +20,10 @@ from anamorph.model.settings import Settings
 
 
 def place_cohort(
-    device: str,
+    machine: Machine,
     images: ReadableImages,
     settings: Settings,
     identities: Sequence[int | str],
-    memory_budget: int | None = None,
     start: Float64Array | None = None,
     scratch: Path | None = None,
 ) -> Cohort:
@@ -33,13 +31,10 @@ def place_cohort(
 
     Parameters
     ----------
-    device : {"cpu", "cuda", "auto"}
-        See `chosen_device`.
+    machine : Machine
+        Its memory budget is for batches of images and what is kept of them.
     images, settings, identities, start
         As for `Cohort`.
-    memory_budget : int, optional
-        Bytes for batches of images and what is kept of them; 2 GiB by default. On a GPU the most
-        bytes to use in all, by default what is free.
     scratch : Path, optional
         Folder for sums that are too large for memory; by default all are in memory.
 
@@ -48,13 +43,13 @@ def place_cohort(
     Cohort
     """
     n_voxels = len(images) * math.prod(settings.space)
-    if chosen_device(device, n_voxels) == "cpu":
+    if chosen_device(machine.device, n_voxels) == "cpu":
         shape = (settings.n_channels, *settings.space)
-        budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
-        if isinstance(images, FileImages) and can_be_kept(len(images), shape, budget):
+        if isinstance(images, FileImages) and can_be_kept(len(images), shape, machine.budget):
             images = KeptImages(images, shape)
-        return Cohort(images, settings, identities, budget, start, SumPlace(np, scratch))
-    plan = plan_fit_on_gpu(settings, len(images), memory_budget)
+        place = SumPlace(np, scratch)
+        return Cohort(images, settings, identities, machine.budget, start, place)
+    plan = plan_fit_on_gpu(settings, len(images), machine.memory_budget)
     on_device = ImagesOnDevice(images, plan.are_images_resident)
     place = SumPlace(on_device.namespace, scratch, plan.are_sums_resident)
     return Cohort(on_device, settings, identities, plan.working_bytes, start, place)

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from anamorph.arrays.devices import beside, is_on_device, to_host
 from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
-from anamorph.arrays.namespaces import beside, is_on_device, to_host
 from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.fitting.sums import Sums
 from anamorph.geometry import momentum

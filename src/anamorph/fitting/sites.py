@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.devices import to_host
 from anamorph.arrays.typing import Float64Array
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.sums import Move, Sums
@@ -22,7 +22,6 @@ class Sites(Protocol):
 
     def publish(self, parameters: Parameters) -> None:
         """Send the parameters that the next questions are about."""
-        ...
 
     def ask(self, question: str, move: Move | None = None, **arguments: Any) -> Sums:
         """Return the sum of all sites' answers to a question.
@@ -36,7 +35,6 @@ class Sites(Protocol):
         **arguments
             Of the question.
         """
-        ...
 
 
 class OwnSites(Sites, Protocol):
@@ -48,25 +46,20 @@ class OwnSites(Sites, Protocol):
     @property
     def namespace(self) -> Any:
         """The module of the arrays in answers: numpy, or cupy on a GPU."""
-        ...
 
     @property
     def latents(self) -> Float64Array:
         """Latents of all images."""
-        ...
 
     @property
     def latents_before_turn(self) -> Float64Array:
         """Latents of all images before the last orthogonalisation."""
-        ...
 
     def restore(self, latents: Float64Array) -> None:
         """Take latents (N, K) from a checkpoint."""
-        ...
 
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
-        ...
 
 
 class LocalSites:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anamorph.arrays.namespaces import beside
+from anamorph.arrays.devices import beside
 from anamorph.arrays.typing import Float32Array, Float64Array
 from anamorph.fitting.objective import LatentSums
 from anamorph.model.parameters import Parameters

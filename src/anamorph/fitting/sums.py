@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.devices import to_host
 from anamorph.arrays.typing import Float64Array
 
 FIELDS: dict[str, tuple[str, ...]] = {

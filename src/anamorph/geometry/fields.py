@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from anamorph.arrays.namespaces import is_on_device
-
-Array = NDArray[np.floating]
+from anamorph.arrays.devices import is_on_device
+from anamorph.arrays.typing import Array
 
 
 def check_voxel_size(voxel_size: ArrayLike | None, n_dims: int) -> tuple[float, ...]:
@@ -76,8 +75,7 @@ def check_image_and_displacement(
 def as_float(values: ArrayLike, name: str) -> Array:
     """Return values as float64 if they are, else as float32; on a GPU all are float32."""
     if is_on_device(values):
-        on_device: Array = cast(Array, values).astype(np.float32, copy=False)
-        return on_device
+        return cast(Array, values).astype(np.float32, copy=False)
     array = np.asarray(values)
     if array.dtype == np.float64:
         return array

@@ -1,6 +1,9 @@
 """The operator L of velocity fields and its Green's function G, applied in the Fourier domain.
 
 G is L^g of the paper, the inverse of L (Algorithm 4); symbols are those of `penalties`.
+
+Up to some 32 pixels along an axis, multiplying many images at once by a matrix of cosines and sines
+takes half the time of a fast transform: see `kernels.cpu.planes`.
 """
 
 from __future__ import annotations
@@ -14,14 +17,15 @@ import numpy as np
 import scipy.fft
 from numpy.typing import ArrayLike
 
-from anamorph.arrays.namespaces import (
+from anamorph.arrays.devices import (
     array_namespace,
     beside,
     fourier_namespace,
     is_on_device,
     kernels_for,
 )
-from anamorph.geometry.fields import Array, check_penalty, check_vector_field, check_voxel_size
+from anamorph.arrays.typing import Array
+from anamorph.geometry.fields import check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import (
     VELOCITY_WEIGHTS,
     angular_frequencies,
@@ -31,6 +35,9 @@ from anamorph.geometry.penalties import (
 )
 from anamorph.kernels.cpu.spectrum import multiply_symbol
 from anamorph.kernels.threads import n_threads
+
+# Planes up to this long, and so many at a time, are faster multiplied by small matrices.
+_LONGEST_AXIS, _FEWEST_IMAGES = 32, 8
 
 
 def momentum(v: ArrayLike, penalty: Sequence[float], voxel_size: ArrayLike | None = None) -> Array:
@@ -109,12 +116,11 @@ def _apply_operator(
     if is_on_device(array):
         on_device = symbol_on_device(weights, space, size, inverse=inverse)
         n_fields = array.size // (d * math.prod(space))
-        room = kernels_for(array, "anamorph.kernels.fourier").empty_fields(n_fields, d, space)
+        kernels = kernels_for(array, "anamorph.kernels.cpu.spectrum")
+        room = kernels.empty_fields(n_fields, d, space)
         room[:n_fields] = array.reshape(n_fields, d, *space)
         mean = array_namespace(array).empty((n_fields, d), np.float32)  # required, not used
-        kernels_for(array, "anamorph.kernels.cpu.spectrum").SymbolProduct(
-            room, on_device, room, mean
-        )()
+        kernels.SymbolProduct(room, on_device, room, mean)()
         applied: Array = room[:n_fields].reshape(array.shape)
         return applied
     symbol = packed_symbol(weights, space, size, array.dtype, inverse=inverse)
@@ -186,3 +192,40 @@ def symbol_on_device(
     symbol = packed_symbol(penalty, space, voxel_size, dtype, inverse=inverse).T
     on_device: Array = import_module("cupy").asarray(symbol / math.prod(space), np.float32)
     return on_device.copy()
+
+
+def is_small_plane(space: tuple[int, ...], n_images: int) -> bool:
+    """Tell whether matrices are the faster way for so many images at a time."""
+    return len(space) == 2 and max(space) <= _LONGEST_AXIS and n_images >= _FEWEST_IMAGES
+
+
+@lru_cache(maxsize=32)
+def real_fourier_matrix(length: int, dtype: np.dtype[np.floating]) -> Array:
+    """Return orthonormal rows (length, length): cosines of 0, 1, ..., then sines of ..., 2, 1.
+
+    Row k and row length - k are the cosine and the sine of one frequency.
+    """
+    k, x = np.meshgrid(np.arange(length), np.arange(length), indexing="ij")
+    is_cosine = k <= length // 2
+    angle = 2 * np.pi * np.where(is_cosine, k, length - k) * x / length
+    matrix = np.where(is_cosine, np.cos(angle), np.sin(angle))
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    result = np.ascontiguousarray(matrix, dtype)
+    result.flags.writeable = False  # all callers with the same length share it
+    return result
+
+
+@lru_cache(maxsize=16)
+def plane_symbol(
+    penalty: tuple[float, ...],
+    space: tuple[int, ...],
+    voxel_size: tuple[float, ...],
+    dtype: np.dtype[np.floating],
+    *,
+    inverse: bool,
+) -> Array:
+    """Return the symbol of L or of G for `multiply_planes`: (nx * ny, 3), x before y."""
+    symbol = packed_symbol(penalty, space, voxel_size, dtype, inverse=inverse, half=False)
+    swapped = np.ascontiguousarray(symbol.reshape(*space, -1).swapaxes(0, 1))
+    swapped.flags.writeable = False  # all callers with the same arguments share it
+    return swapped.reshape(len(symbol), -1)

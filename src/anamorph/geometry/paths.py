@@ -11,11 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from anamorph.geometry.fields import Array
-from anamorph.geometry.operators import apply_symbol
-from anamorph.geometry.planes import real_fourier_matrix
+from anamorph.arrays.typing import Array
+from anamorph.geometry.operators import apply_symbol, real_fourier_matrix
 from anamorph.geometry.warps import pull_batch, push_batch
-from anamorph.kernels.blocks import BlockLayout
+from anamorph.kernels.blocks import Blocks
 from anamorph.kernels.cpu.geodesics import take_short_steps
 from anamorph.kernels.cpu.planes import multiply_planes
 from anamorph.kernels.cpu.steps import compose_step, push_step, transposed_jacobian_step
@@ -38,11 +37,11 @@ class BlockPath:
     def __init__(
         self, fields: Array, operator: Array, greens_function: Array, n_steps: int
     ) -> None:
-        self._layout = BlockLayout(fields.shape[2:], len(fields))
+        self._blocks = Blocks(fields.shape[2:], len(fields))
         self._greens_function = greens_function
         self._step = fields.dtype.type(1 / n_steps)
         self._total_velocity = _sum_over_space(fields, greens_function)
-        self._velocity = self._layout.load(fields)
+        self._velocity = self._blocks.load(fields)
         self._is_short = self._takes_short_steps()
         self._momentum = np.empty_like(self._velocity)
         self._apply(operator, self._velocity, self._momentum)
@@ -52,22 +51,22 @@ class BlockPath:
     @property
     def velocity(self) -> Array:
         """The velocity at the current end of the path, (N, d, *space)."""
-        return self._layout.unload(self._velocity)
+        return self._blocks.unload(self._velocity)
 
     @property
     def displacement(self) -> Array:
         """The displacement of psi, (N, d, *space)."""
-        return self._layout.unload(self._displacement)
+        return self._blocks.unload(self._displacement)
 
     def carry_momentum(self) -> None:
         """Set u = push(D(id - v/T)' u, id + v/T)."""
-        layout, velocity = self._layout, self._velocity
+        blocks, velocity = self._blocks, self._velocity
         self._run(
             transposed_jacobian_step,
             (self._momentum, velocity, -self._step, self._spare),
-            layout.shifts,
+            blocks.shifts,
         )
-        layout.fill_halo(self._spare)
+        blocks.fill_halo(self._spare)
         if self._is_short:
             self._run(
                 push_step, (self._spare, velocity, self._step, self._momentum), *self._stencil
@@ -78,25 +77,25 @@ class BlockPath:
     def update_velocity(self) -> None:
         """Set v = G u."""
         self._apply(self._greens_function, self._momentum, self._velocity, self._total_velocity)
-        self._layout.fill_halo(self._velocity)
+        self._blocks.fill_halo(self._velocity)
         self._is_short = self._takes_short_steps()
 
     def extend_warp(self) -> None:
         """Set psi = psi o (id - v/T)."""
-        layout, velocity, step = self._layout, self._velocity, self._step
+        blocks, velocity, step = self._blocks, self._velocity, self._step
         if self._is_short:
             self._run(
                 compose_step, (self._displacement, velocity, -step, self._spare), *self._stencil
             )
         else:
             self._warp_components(pull_batch, self._displacement, -step, self._spare)
-            self._spare[layout.interior] -= step * velocity[layout.interior]
-        layout.fill_halo(self._spare)
+            self._spare[blocks.interior] -= step * velocity[blocks.interior]
+        blocks.fill_halo(self._spare)
         self._displacement, self._spare = self._spare, self._displacement
 
     @property
     def _stencil(self) -> tuple[object, ...]:
-        return self._layout.row_offsets, self._layout.row_shifts, self._layout.lanes
+        return self._blocks.row_offsets, self._blocks.row_shifts, self._blocks.lanes
 
     def _takes_short_steps(self) -> bool:
         """Tell whether no component of v/T is longer than a voxel, as the fast loops require."""
@@ -105,7 +104,7 @@ class BlockPath:
 
     def _apply(self, symbol: Array, block: Array, out: Array, total: Array | None = None) -> None:
         """Multiply a block by a symbol; `total` is the sum over space of the result, if known."""
-        interior = self._layout.interior
+        interior = self._blocks.interior
         fields = block[interior][None]
         out[interior] = apply_symbol(fields, symbol, workers=n_threads(), total=total)[0]
 
@@ -118,7 +117,7 @@ class BlockPath:
         """Run a kernel of `kernels.cpu.steps` over the voxels inside the halo."""
         source, velocity, step, out = fields
         flat = [block.reshape(len(block), -1) for block in (source, velocity, out)]
-        first, last = self._layout.run
+        first, last = self._blocks.run
 
         def run_slab(slab: tuple[int, int]) -> None:
             bounds = first + slab[0], first + slab[1]
@@ -134,15 +133,15 @@ class BlockPath:
         out: Array,
     ) -> None:
         """Pull or push by any step * v, one component at a time, which takes less memory."""
-        layout = self._layout
-        displacement = np.ascontiguousarray(layout.unload(self._velocity) * step)
+        blocks = self._blocks
+        displacement = np.ascontiguousarray(blocks.unload(self._velocity) * step)
         for i in range(len(source)):
-            images = np.ascontiguousarray(layout.unload(source[i : i + 1]))
-            out[i : i + 1][layout.interior] = np.moveaxis(warp(images, displacement), 0, -1)
+            images = np.ascontiguousarray(blocks.unload(source[i : i + 1]))
+            out[i : i + 1][blocks.interior] = np.moveaxis(warp(images, displacement), 0, -1)
 
 
 class PlanePath(BlockPath):
-    """The path of a block of small planes, see `geometry.planes`.
+    """The path of a block of small planes, see `is_small_plane`.
 
     Parameters are those of `BlockPath`, with symbols from `plane_symbol`.
     """
@@ -159,11 +158,11 @@ class PlanePath(BlockPath):
         """Take up to n_steps steps in one call, until one is long; return how many were taken."""
         if not self._is_short:
             return 0
-        layout = self._layout
+        blocks = self._blocks
         n_taken, is_composed = take_short_steps(
             *(self._velocity, self._momentum, self._displacement, self._spare, self._scratch),
             *(self._greens_function, *self._matrices, self._mean_coefficient(self._total_velocity)),
-            *(self._step, layout.shifts, layout.row_offsets, layout.row_shifts, n_steps),
+            *(self._step, blocks.shifts, blocks.row_offsets, blocks.row_shifts, n_steps),
         )
         if (n_taken - (not is_composed)) % 2:
             self._displacement, self._spare = self._spare, self._displacement
@@ -181,7 +180,7 @@ class PlanePath(BlockPath):
 
     def _mean_coefficient(self, total: Array) -> Array:
         """Return the coefficients of the constant function, (2, lanes), from sums over space."""
-        norm = np.sqrt(math.prod(self._layout.space))
+        norm = np.sqrt(math.prod(self._blocks.space))
         return np.asarray(total / norm, self._velocity.dtype)
 
 

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from anamorph.arrays.typing import Float64Array
 
 FIELD_WEIGHTS = 3
 VELOCITY_WEIGHTS = 5
@@ -32,10 +33,8 @@ def packed_pairs(size: int) -> list[tuple[int, int]]:
 
 
 def field_symbol(
-    penalty: Sequence[float],
-    frequencies: Sequence[NDArray[np.float64]],
-    voxel_size: Sequence[float],
-) -> NDArray[np.float64]:
+    penalty: Sequence[float], frequencies: Sequence[Float64Array], voxel_size: Sequence[float]
+) -> Float64Array:
     """Return the symbol of L for scalar fields, of shape (*frequency grid)."""
     w0, w1, w2 = penalty
     laplacian = sum(_second_differences(frequencies, voxel_size))
@@ -43,17 +42,15 @@ def field_symbol(
 
 
 def velocity_symbol(
-    penalty: Sequence[float],
-    frequencies: Sequence[NDArray[np.float64]],
-    voxel_size: Sequence[float],
-) -> NDArray[np.float64]:
+    penalty: Sequence[float], frequencies: Sequence[Float64Array], voxel_size: Sequence[float]
+) -> Float64Array:
     """Return the symbol of L for velocity fields, of shape (packed d x d, *frequency grid)."""
     *sobolev, w3, w4 = penalty
     second = _second_differences(frequencies, voxel_size)
     laplacian = sum(second)
     scalar = field_symbol(sobolev, frequencies, voxel_size)
 
-    def component(i: int, j: int) -> NDArray[np.float64]:
+    def component(i: int, j: int) -> Float64Array:
         if i == j:
             elastic = w3 * (laplacian + second[i]) + w4 * second[i]
             return np.asarray(voxel_size[i] ** 2 * (scalar + elastic))
@@ -63,7 +60,7 @@ def velocity_symbol(
     return np.stack([component(i, j) for i, j in packed_pairs(len(frequencies))])
 
 
-def inverse_symbol(symbol: NDArray[np.float64]) -> NDArray[np.float64]:
+def inverse_symbol(symbol: Float64Array) -> Float64Array:
     """Return the Green's function: the exact inverse of a packed symbol at every frequency.
 
     Where the symbol is zero (frequency zero when w0 = 0) the inverse is zero.
@@ -80,7 +77,7 @@ def inverse_symbol(symbol: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([inverse[..., i, j] for i, j in pairs])
 
 
-def angular_frequencies(shape: Sequence[int], *, half: bool) -> list[NDArray[np.float64]]:
+def angular_frequencies(shape: Sequence[int], *, half: bool) -> list[Float64Array]:
     """Return k_i along each axis, shaped to broadcast; `half` keeps k >= 0 on the last axis.
 
     `half` is the grid of a real transform (``rfftn``).
@@ -89,14 +86,14 @@ def angular_frequencies(shape: Sequence[int], *, half: bool) -> list[NDArray[np.
     for axis, length in enumerate(shape):
         is_last = axis == len(shape) - 1
         turns = np.fft.rfftfreq(length) if half and is_last else np.fft.fftfreq(length)
-        k: NDArray[np.float64] = np.asarray(2 * np.pi * turns, np.float64)
+        k: Float64Array = np.asarray(2 * np.pi * turns, np.float64)
         axes.append(k.reshape([-1 if other == axis else 1 for other in range(len(shape))]))
     return axes
 
 
 def _second_differences(
-    frequencies: Sequence[NDArray[np.float64]], voxel_size: Sequence[float]
-) -> list[NDArray[np.float64]]:
+    frequencies: Sequence[Float64Array], voxel_size: Sequence[float]
+) -> list[Float64Array]:
     # 4 sin^2(k/2) rather than 2 - 2 cos k: the same, without cancellation at low frequencies.
     return [(2 * np.sin(k / 2) / h) ** 2 for k, h in zip(frequencies, voxel_size, strict=True)]
 

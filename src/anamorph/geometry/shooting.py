@@ -22,12 +22,17 @@ from typing import Literal, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anamorph.arrays.namespaces import array_namespace, is_on_device, kernels_for
-from anamorph.geometry.fields import Array, check_penalty, check_vector_field, check_voxel_size
-from anamorph.geometry.operators import packed_symbol, symbol_on_device
+from anamorph.arrays.devices import array_namespace, is_on_device, kernels_for
+from anamorph.arrays.typing import Array
+from anamorph.geometry.fields import check_penalty, check_vector_field, check_voxel_size
+from anamorph.geometry.operators import (
+    is_small_plane,
+    packed_symbol,
+    plane_symbol,
+    symbol_on_device,
+)
 from anamorph.geometry.paths import BlockPath, PlanePath
 from anamorph.geometry.penalties import VELOCITY_WEIGHTS
-from anamorph.geometry.planes import is_small_plane, plane_symbol
 from anamorph.kernels.blocks import lanes_per_block
 from anamorph.kernels.threads import n_threads, one_blas_thread, run_parallel, slabs
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anamorph.arrays.namespaces import array_namespace, is_on_device, kernels_for
-from anamorph.geometry.fields import Array, check_image_and_displacement, check_vector_field
+from anamorph.arrays.devices import array_namespace, is_on_device, kernels_for
+from anamorph.arrays.typing import Array
+from anamorph.geometry.fields import check_image_and_displacement, check_vector_field
 from anamorph.kernels.cpu.volumes import pull_volumes, push_volumes
 from anamorph.kernels.cpu.warps import coordinates_of_voxels, pull_voxels, push_voxels
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
@@ -66,11 +67,15 @@ def push(image: ArrayLike, displacement: ArrayLike) -> Array:
 
 def pull_batch(images: Array, warps: Array) -> Array:
     """Return images (N, C, *space) pulled by displacements (N, d, *space), all contiguous."""
-    out = np.empty_like(images)
+    out, kernel = np.empty_like(images), _PULL[warps.shape[1]]
     if is_on_device(images):
         _run_on_device("pull_voxels", images, warps, out)
-    else:
-        _run(_PULL[warps.shape[1]], images, warps, out)
+    elif len(images) >= n_threads():
+        parts = [slice(*bounds) for bounds in _split_images(images)]
+        run_parallel(lambda part: _warp(kernel, images[part], warps[part], out[part]), parts)
+    else:  # threads share the voxels of few images
+        bounds = slabs(_count_voxels(images), n_threads())
+        run_parallel(lambda slab: _warp(kernel, images, warps, out, slab), bounds)
     return out
 
 
@@ -122,18 +127,6 @@ def _run_on_device(name: str, images: Array, warps: Array, out: Array) -> None:
     kernel(*flat, images.shape[2:])
 
 
-def _run(kernel: Callable[..., None], images: Array, warps: Array, out: Array) -> None:
-    """Run a kernel of `kernels`: threads share the images, or the voxels if these are few."""
-    if len(images) >= n_threads():
-        parts = [slice(*bounds) for bounds in _split_images(images)]
-        run_parallel(lambda part: _warp(kernel, images[part], warps[part], out[part]), parts)
-    else:
-        run_parallel(
-            lambda slab: _warp(kernel, images, warps, out, slab),
-            slabs(_count_voxels(images), n_threads()),
-        )
-
-
 def _warp(
     kernel: Callable[..., None],
     images: Array,
@@ -168,8 +161,7 @@ def compose(outer: ArrayLike, inner: ArrayLike) -> Array:
         In voxels.
     """
     inner_warp, _ = check_vector_field(inner, "inner")
-    composed: Array = inner_warp + pull(outer, inner_warp)
-    return composed
+    return inner_warp + pull(outer, inner_warp)
 
 
 def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int = 50) -> Array:

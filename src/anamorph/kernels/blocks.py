@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.kernels.compile import Array
-from anamorph.kernels.cpu.halos import fill_halo
+from anamorph.kernels.cpu.stencils import fill_halo
 
 # A block of one field should stay in a processor's second-level cache.
 _BLOCK_BYTES = 2**18
@@ -24,7 +24,7 @@ _MOST_LANES = 32
 
 
 @dataclass(frozen=True)
-class BlockLayout:
+class Blocks:
     """Where things are in a block of `lanes` images on a grid of shape `space`."""
 
     space: tuple[int, ...]

@@ -52,28 +52,22 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def formula(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile the arithmetic of one voxel, numbers in and out, for kernels of either target.
+    """Compile the arithmetic of one voxel, or what kernels for processors do with a row of them.
 
-    Its source is inlined: a kernel for GPUs compiles it with its own options, without the fast
-    mathematics of processors, which Numba would take there as a promise that nothing is NaN.
+    Formulas of one voxel take and return numbers, and serve kernels of either target. The source is
+    inlined: a kernel for GPUs compiles it with its own options, without the fast mathematics of
+    processors, which Numba would take there as a promise that nothing is NaN.
     """
-    compiled: Callable[..., Any] = numba.njit(inline="always", **_OPTIONS)(function)
-    return compiled
-
-
-def per_voxel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile what kernels for processors do with one row of voxels, inlined as a `formula` is."""
-    return formula(function)
+    return numba.njit(inline="always", **_OPTIONS)(function)
 
 
 def per_segment(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile the arithmetic of a few voxels, with branches, to be inlined into kernels.
 
-    The machine code is inlined, where `per_voxel` inlines the source: the function then borrows
+    The machine code is inlined, where `formula` inlines the source: the function then borrows
     arrays, and Numba does not count references to them at each call.
     """
-    compiled: Callable[..., Any] = numba.njit(forceinline=True, **_OPTIONS)(function)
-    return compiled
+    return numba.njit(forceinline=True, **_OPTIONS)(function)
 
 
 class _CompilationNotice(event.Listener):

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
-Float64Array = NDArray[np.float64]
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
 
 #: Module of the loops around the formulas; for arrays on a GPU its twin is imported.
 LOOPS = "anamorph.kernels.cpu.likelihood_loops"
@@ -119,7 +117,7 @@ class Likelihood(ABC):
     @abstractmethod
     def draw(
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
-    ) -> NDArray[np.float32]:
+    ) -> Float32Array:
         """Return random images f, (N, C, *space), given expected images.
 
         Parameters

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array, Float32Array
 from anamorph.kernels.compile import formula
 from anamorph.kernels.formulas.elementary import exp_of_nonpositive, log1p_of_fraction
-from anamorph.likelihoods.base import Array
 from anamorph.likelihoods.independent import IndependentChannels
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -50,12 +49,11 @@ class Bernoulli(IndependentChannels):
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         certain = np.clip(appearance, -_MOST, _MOST)
-        expected: Array = 1 / (1 + np.exp(-certain))
-        return expected
+        return 1 / (1 + np.exp(-certain))
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
-    ) -> NDArray[np.float32]:
+    ) -> Float32Array:
         return (generator.random(expected.shape) < expected).astype(np.float32)
 
     def mean_derivatives(  # noqa: D102

@@ -10,12 +10,12 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from anamorph.arrays.namespaces import array_namespace, kernels_for
+from anamorph.arrays.devices import array_namespace, kernels_for
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.kernels.compile import formula
 from anamorph.kernels.formulas.elementary import exp_of_nonpositive
-from anamorph.likelihoods.base import LOOPS, Array, Derivatives, Float64Array, Likelihood, flat
+from anamorph.likelihoods.base import LOOPS, Derivatives, Likelihood, flat
 
 _ONE = np.float32(1)
 _LOADING = 1e-4  # times C^2, on the diagonal
@@ -70,12 +70,11 @@ class Categorical(Likelihood):
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         odds = np.exp(appearance - appearance.max(axis=1, keepdims=True))
-        expected: Array = odds / odds.sum(axis=1, keepdims=True)
-        return expected
+        return odds / odds.sum(axis=1, keepdims=True)
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
-    ) -> NDArray[np.float32]:
+    ) -> Float32Array:
         n_images, n_classes, *space = expected.shape
         below = np.cumsum(expected, axis=1) < generator.random((n_images, 1, *space))
         labels = np.minimum(below.sum(axis=1, keepdims=True), n_classes - 1)
@@ -96,8 +95,7 @@ class Categorical(Likelihood):
 
         Adding a constant to all classes changes no probability.
         """
-        reduced: Array = appearance - appearance.mean(axis=1, keepdims=True)
-        return reduced
+        return appearance - appearance.mean(axis=1, keepdims=True)
 
 
 # ---- formulas of a voxel, with a* = max_c a'_c; its classes are the business of the loops

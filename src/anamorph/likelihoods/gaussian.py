@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from anamorph.arrays.namespaces import beside
+from anamorph.arrays.devices import beside
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.kernels.compile import formula
-from anamorph.likelihoods.base import Array, Float64Array
 from anamorph.likelihoods.independent import IndependentChannels
 
 _HALF = np.float32(1 / 2)
@@ -53,7 +52,7 @@ class Gaussian(IndependentChannels):
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
-    ) -> NDArray[np.float32]:
+    ) -> Float32Array:
         deviation = np.sqrt(noise_variance).reshape(-1, *(1,) * (expected.ndim - 2))
         noise = generator.standard_normal(expected.shape)
         return np.asarray(expected + deviation * noise, np.float32)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from anamorph.arrays.namespaces import array_namespace, beside, kernels_for
-from anamorph.likelihoods.base import LOOPS, Array, Derivatives, Float64Array, Likelihood
+from anamorph.arrays.devices import array_namespace, beside, kernels_for
+from anamorph.arrays.typing import Array, Float64Array
+from anamorph.likelihoods.base import LOOPS, Derivatives, Likelihood
 
 
 class IndependentChannels(Likelihood):

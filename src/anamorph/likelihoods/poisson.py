@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Array, Float32Array
 from anamorph.kernels.compile import formula
-from anamorph.likelihoods.base import Array
 from anamorph.likelihoods.independent import IndependentChannels
 
 _MOST = np.float32(20)  # |a'| beyond which rates do not change
@@ -100,12 +99,11 @@ class Poisson(IndependentChannels):
         return f * clipped - exact - log_factorial(f), rate - f, curvature
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
-        expected: Array = np.exp(np.clip(appearance, -_MOST, _MOST))
-        return expected
+        return np.exp(np.clip(appearance, -_MOST, _MOST))
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
-    ) -> NDArray[np.float32]:
+    ) -> Float32Array:
         return generator.poisson(expected).astype(np.float32)
 
     def starting_mean(self, count: Array, total: Array) -> Array:
@@ -117,8 +115,7 @@ class Poisson(IndependentChannels):
         space = tuple(range(1, total.ndim))
         counted = np.maximum(count.sum(axis=space, keepdims=True), 1)
         rate = np.maximum(total.sum(axis=space, keepdims=True) / counted, 1e-6)
-        start: Array = np.log((total + rate) / (count + 1))
-        return start
+        return np.log((total + rate) / (count + 1))
 
     def mean_derivatives(  # noqa: D102
         self, mean: Array, count: Array, total: Array, precision: Array

@@ -12,11 +12,10 @@ from typing import cast
 
 import numpy as np
 
-from anamorph.arrays.namespaces import array_namespace, to_host
+from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.latents import log_determinant
-from anamorph.model.generator import Generator
-from anamorph.model.rounding import slack
+from anamorph.model.generator import Generator, slack
 
 _MOST_HALVINGS = 8
 _MOST_SHOOTINGS_PER_STEP = _MOST_HALVINGS + 2  # the last takes an image back to where it was
@@ -43,11 +42,6 @@ class Encoding:
     displacement: Array | None
     log_likelihood: Float64Array
     n_halvings: IntArray
-
-    def update(self, which: IntArray, latents: Float64Array, log_likelihood: Float64Array) -> None:
-        """Replace latents and log-likelihoods of some of the images."""
-        self.latents[which] = latents
-        self.log_likelihood[which] = log_likelihood
 
     def update_displacement(self, which: IntArray, displacement: Array | None) -> None:
         """Replace displacements of some of the images, all of them the first time."""
@@ -137,7 +131,8 @@ def improve(
         after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
         done = np.flatnonzero(accepted)
-        encoding.update(pending[done], trial[done], values[done])
+        encoding.latents[pending[done]] = trial[done]
+        encoding.log_likelihood[pending[done]] = values[done]
         encoding.update_displacement(pending, displacement)
         pending = pending[np.flatnonzero(~accepted)]
         if not len(pending):

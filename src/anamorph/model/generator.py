@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from anamorph.arrays.batches import split_evenly
-from anamorph.arrays.devices import find_gpu
-from anamorph.arrays.namespaces import array_namespace, beside, is_on_device, kernels_for
+from anamorph.arrays.devices import array_namespace, beside, find_gpu, is_on_device, kernels_for
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.geometry import shoot
 from anamorph.geometry.warps import pull_batch, push_batch
@@ -23,10 +22,14 @@ from anamorph.likelihoods.base import Derivatives
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
+Number = TypeVar("Number", float, Float64Array)
+
 _CHAIN_RULES = "anamorph.kernels.cpu.derivatives"
 _MOST_GUESSES = 256
 _MOST_GUESS_BYTES = 2**26
 _GUESSING_BYTES, _GUESSING_BYTES_ON_GPU = 2**26, 2**32  # for guesses that are made at a time
+# Fields are float32: a log-likelihood is known only up to this share of itself.
+_ROUNDING = 2e-7
 
 
 def working_bytes(settings: Settings) -> int:
@@ -172,7 +175,7 @@ class Generator:
         stacked = np.concatenate([warped.gradient, warped.hessian], axis=1)
         if factor != 1:
             stacked *= np.float32(factor)
-        pushed = _push(stacked, displacement)
+        pushed = stacked if displacement is None else push_batch(stacked, displacement)
         n_channels = appearance.shape[1]
         return Derivatives(
             factor * warped.log_likelihood, pushed[:, :n_channels], pushed[:, n_channels:]
@@ -238,10 +241,11 @@ def _combine(weights: Float64Array, basis: Array) -> Array:
     return product.reshape(len(weights), *basis.shape[1:])
 
 
-def _push(images: Array, displacement: Array | None) -> Array:
-    return images if displacement is None else push_batch(images, displacement)
-
-
 def _flat(images: Array) -> Array:
     contiguous: Array = array_namespace(images).ascontiguousarray(images)
     return contiguous.reshape(*images.shape[:2], math.prod(images.shape[2:]))
+
+
+def slack(value: Number) -> Number:
+    """Return by how much a quantity may fall for no other reason than rounding."""
+    return _ROUNDING * abs(value)

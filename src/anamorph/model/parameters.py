@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from anamorph.arrays.devices import beside
 from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
-from anamorph.arrays.namespaces import beside
 from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.latents import prior_precision
 from anamorph.model.settings import Settings

@@ -9,26 +9,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from anamorph.arrays.batches import DEFAULT_MEMORY_BUDGET, BatchPlanner, usable_gpu_bytes
-from anamorph.arrays.devices import chosen_device
-from anamorph.arrays.namespaces import to_host
-from anamorph.arrays.readable import ReadableImages
-from anamorph.arrays.typing import Array, Float32Array, Float64Array
-from anamorph.kernels.threads import one_blas_thread, use_threads
+from anamorph.arrays.batches import BatchPlanner, usable_gpu_bytes
+from anamorph.arrays.devices import Machine, chosen_device, to_host
+from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.generator import Generator, working_bytes
-from anamorph.model.settings import Settings
 
 Result = TypeVar("Result")
 Filled = TypeVar("Filled", Float32Array, Float64Array)
 
 _SHARE_ON_GPU = 0.75  # the rest is for derivatives with respect to all latents at once
-
-
-def planner_in_memory(settings: Settings, memory_budget: int | None = None) -> BatchPlanner:
-    """Return a planner for work on images in memory, within a budget (2 GiB by default)."""
-    budget = DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget
-    return BatchPlanner(working_bytes(settings), budget)
 
 
 @dataclass(frozen=True)
@@ -39,18 +29,13 @@ class Predictor:
     ----------
     generator : Generator
         With parameters in memory.
-    device : {"cpu", "cuda", "auto"}
-    n_threads : int, optional
-        On the CPU; by default as many as there are processors.
-    memory_budget : int, optional
-        Bytes for the images that are worked on at a time, besides the model and what is returned;
-        2 GiB by default. On a GPU the most bytes to use in all, by default what is free.
+    machine : Machine
+        Its memory budget is for the images that are worked on at a time, besides the model and
+        what is returned.
     """
 
     generator: Generator
-    device: str
-    n_threads: int | None = None
-    memory_budget: int | None = None
+    machine: Machine
 
     def in_parts(self, task: Callable[[Generator, slice], Result], n_images: int) -> list[Result]:
         """Return what a task makes of each part of some images.
@@ -67,16 +52,15 @@ class Predictor:
         list
             One result per part, in the order of the images.
         """
-        settings = self.generator.settings
-        on_gpu = chosen_device(self.device, n_images * math.prod(settings.space)) == "cuda"
-        generator = self.generator.on_gpu if on_gpu else self.generator
+        settings, machine, generator = self.generator.settings, self.machine, self.generator
+        on_gpu = chosen_device(machine.device, n_images * math.prod(settings.space)) == "cuda"
+        budget = machine.budget
         if on_gpu:
-            usable = usable_gpu_bytes(self.memory_budget) - generator.parameters.n_bytes
+            generator = generator.on_gpu
+            usable = usable_gpu_bytes(machine.memory_budget) - generator.parameters.n_bytes
             budget = int(_SHARE_ON_GPU * max(0, usable))
-            planner = BatchPlanner(working_bytes(settings), budget, on_gpu=True)
-        else:
-            planner = planner_in_memory(settings, self.memory_budget)
-        with use_threads(self.n_threads), one_blas_thread:
+        planner = BatchPlanner(working_bytes(settings), budget, on_gpu)
+        with machine.threads():
             return planner.run(lambda part: task(generator, part), n_images)
 
     def encode(self, images: ReadableImages) -> Encoded:

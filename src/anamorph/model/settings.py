@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.geometry.fields import check_voxel_size
 from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
@@ -153,7 +154,7 @@ def checked_settings(
     Parameters
     ----------
     arguments : dict
-        All arguments of the estimator.
+        All arguments of the estimator, checked or not.
     image_format : ImageFormat
     n_images : int
     voxel_size : 2 or 3 numbers, optional
@@ -168,19 +169,7 @@ def checked_settings(
     ArgumentError
         If a value is not accepted, on its own, with others or with these images.
     """
-    return completed_settings(checked_arguments(arguments), image_format, n_images, voxel_size)
-
-
-def completed_settings(
-    arguments: Mapping[str, Any],
-    image_format: ImageFormat,
-    n_images: int,
-    voxel_size: tuple[float, ...] | None = None,
-) -> Settings:
-    """Do what `checked_settings` does, with arguments that `checked_arguments` has returned.
-
-    It only checks how arguments go together, and with the images.
-    """
+    arguments = checked_arguments(arguments)
     layout = LatentLayout.named(arguments["latents"], arguments["n_components"])
     if layout.n_latents > n_images - 1:
         raise ArgumentError(
@@ -212,9 +201,7 @@ def completed_settings(
     )
 
 
-def checked_start(
-    start: ArrayLike | None, n_images: int, n_latents: int
-) -> NDArray[np.float64] | None:
+def checked_start(start: ArrayLike | None, n_images: int, n_latents: int) -> Float64Array | None:
     """Return starting latents (N, K), if any are given."""
     if start is None:
         return None

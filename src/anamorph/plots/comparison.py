@@ -42,11 +42,11 @@ def plot_comparison(comparison: Comparison, *, figure: AnyFigure | None = None) 
         "squared error per hidden voxel": comparison.squared_error,
     }
     for axes, (title, values) in zip(figure.subplots(1, 2), scores.items(), strict=True):
-        per_voxel = {
+        formula = {
             layout: values[layout][is_known] / comparison.n_hidden[is_known]
             for layout in comparison.layouts
         }
-        _draw_columns(axes, per_voxel)
+        _draw_columns(axes, formula)
         axes.set_title(title, fontsize="medium")
     return figure
 

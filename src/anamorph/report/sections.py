@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from anamorph import plots
 from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.fitting.progress import duration
+from anamorph.fitting.run import duration
 from anamorph.latents import mode_standard_deviations
 from anamorph.plots.panels import image_titles, observed_images
 from anamorph.report.figures import (

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from anamorph import __version__
 from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.fitting.progress import duration
+from anamorph.fitting.run import duration
 from anamorph.plots.panels import Images, checked_latents
 from anamorph.report.figures import STYLE, find_meeting_point
 from anamorph.report.markup import (

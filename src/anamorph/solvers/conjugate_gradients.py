@@ -8,10 +8,10 @@ squared energy of the error by a known gain, and the gains to come are about a g
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from anamorph.solvers.layout import Field, PerLane
+from anamorph.arrays.typing import BoolArray, IntArray
 from anamorph.solvers.multigrid import Level
+from anamorph.solvers.systems import Field, PerLane
 
 # By how much the error in the energy norm may exceed its estimate.
 _SAFETY = 2.0
@@ -22,7 +22,7 @@ _RATIOS = (0.1, 0.99)
 
 def conjugate_gradients(
     level: Level, x: Field, right_hand_side: Field, tolerance: float, max_cycles: int
-) -> tuple[PerLane, NDArray[np.int64], NDArray[np.bool_]]:
+) -> tuple[PerLane, IntArray, BoolArray]:
     """Improve `x` in place, until it solves (H + L) x = g in every lane.
 
     The residual that conjugate gradients carry along drifts away from the true one by rounding.
@@ -48,15 +48,15 @@ def conjugate_gradients(
     has_converged
         Whether the tolerance is reached, or what rounding `x` to its number type allows, per lane.
     """
-    layout = level.operator.layout
-    scale = layout.norm(right_hand_side)
-    n_cycles = layout.per_lane(0, np.int64)
+    blocks = level.operator.blocks
+    scale = blocks.norm(right_hand_side)
+    n_cycles = blocks.per_lane(0, np.int64)
     relative = np.where(scale > 0, np.inf, 0.0)
     has_arrived = scale == 0
     while True:
         residual = right_hand_side.copy()
         level.operator.subtract(residual, x)
-        previous, relative = relative, _ratio(layout.norm(residual), scale)
+        previous, relative = relative, _ratio(blocks.norm(residual), scale)
         # The first descent is due even to a small residual, as it tells the error in energy.
         is_active = np.isinf(previous) | ((relative > tolerance) & (relative < previous / 2))
         cycles_left = max_cycles - int(n_cycles.max())
@@ -75,18 +75,16 @@ class _Descent:
     def __init__(
         self, level: Level, x: Field, residual: Field, right_hand_side: Field, tolerance: float
     ) -> None:
-        self.level, self.layout, self.tolerance = level, level.operator.layout, tolerance
+        self.level, self.blocks, self.tolerance = level, level.operator.blocks, tolerance
         self.x, self.residual, self.right_hand_side = x, residual, right_hand_side
         self.direction, self.product = np.zeros_like(x), np.zeros_like(x)
-        self.slope: PerLane = self.layout.per_lane(0)
-        self.gain: PerLane = self.layout.per_lane(0)
+        self.slope: PerLane = self.blocks.per_lane(0)
+        self.gain: PerLane = self.blocks.per_lane(0)
 
-    def run(
-        self, is_active: NDArray[np.bool_], max_cycles: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def run(self, is_active: BoolArray, max_cycles: int) -> tuple[IntArray, BoolArray]:
         """Descend until all lanes converge; return their cycles, and which have not converged."""
-        n_cycles = self.layout.per_lane(0, np.int64)
-        ratio = self.layout.per_lane(_FIRST_RATIO)
+        n_cycles = self.blocks.per_lane(0, np.int64)
+        ratio = self.blocks.per_lane(_FIRST_RATIO)
         while is_active.any() and n_cycles.max() < max_cycles:
             previous_gain, previous_ratio = self.gain, ratio
             self._step(is_active)
@@ -96,28 +94,28 @@ class _Descent:
             slower = np.clip(np.maximum(ratio, previous_ratio), *_RATIOS)
             left = self.gain * slower / (1 - slower)
             is_active = is_active & ~self._has_arrived(left)
-        self.layout.fill_halo(self.x)
+        self.blocks.fill_halo(self.x)
         return n_cycles, is_active
 
-    def _step(self, is_active: NDArray[np.bool_]) -> None:
+    def _step(self, is_active: BoolArray) -> None:
         """Move `x` along a conjugate direction; lanes that have converged stay as they are."""
-        layout = self.layout
+        blocks = self.blocks
         preconditioned = self.level.cycle(self.residual)
-        previous_slope, self.slope = self.slope, layout.dot(self.residual, preconditioned)
-        layout.scale_and_add(self.direction, _ratio(self.slope, previous_slope), preconditioned)
-        layout.fill_halo(self.direction)
+        previous_slope, self.slope = self.slope, blocks.dot(self.residual, preconditioned)
+        blocks.scale_and_add(self.direction, _ratio(self.slope, previous_slope), preconditioned)
+        blocks.fill_halo(self.direction)
         self.level.operator.apply(self.product, self.direction)
-        curvature = layout.dot(self.direction, self.product)
+        curvature = blocks.dot(self.direction, self.product)
         length = np.where(is_active, _ratio(self.slope, curvature), 0.0)
-        layout.add_scaled(self.x, length, self.direction)
-        layout.add_scaled(self.residual, -length, self.product)
+        blocks.add_scaled(self.x, length, self.direction)
+        blocks.add_scaled(self.residual, -length, self.product)
         self.gain = length * self.slope
 
-    def _has_arrived(self, squared_error: PerLane) -> NDArray[np.bool_]:
-        layout, g = self.layout, self.right_hand_side
-        energy = layout.dot(self.x, g)
+    def _has_arrived(self, squared_error: PerLane) -> BoolArray:
+        blocks, g = self.blocks, self.right_hand_side
+        energy = blocks.dot(self.x, g)
         is_close = _SAFETY**2 * squared_error <= self.tolerance**2 * energy
-        is_small = layout.norm(self.residual) <= self.tolerance * layout.norm(g)
+        is_small = blocks.norm(self.residual) <= self.tolerance * blocks.norm(g)
         return np.logical_and(is_close, is_small)
 
 

@@ -12,18 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from anamorph.arrays.namespaces import beside, is_on_device, to_host
+from anamorph.arrays.devices import beside, is_on_device, to_host
+from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
 from anamorph.geometry.fields import as_float, check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.penalties import FIELD_WEIGHTS, VELOCITY_WEIGHTS
 from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.conjugate_gradients import conjugate_gradients
-from anamorph.solvers.layout import Field, Layout
 from anamorph.solvers.multigrid import multigrid
-from anamorph.solvers.regulariser import Regulariser
-from anamorph.solvers.system_operator import SystemOperator
-from anamorph.solvers.systems import Systems, check_systems
+from anamorph.solvers.system_operator import Regulariser, SystemOperator
+from anamorph.solvers.systems import Field, FieldBlocks, Systems, check_systems
 
 logger = logging.getLogger("anamorph")
 
@@ -49,8 +48,8 @@ class Solution:
     """
 
     x: Field
-    residual: NDArray[np.float64]
-    n_cycles: NDArray[np.int64]
+    residual: Float64Array
+    n_cycles: IntArray
     converged: bool
 
 
@@ -208,23 +207,23 @@ def _solve_block(
     regulariser: Regulariser,
     tolerance: float,
     max_cycles: int,
-) -> tuple[Field, NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+) -> tuple[Field, Float64Array, IntArray, BoolArray]:
     """Return the solutions of some systems, their residuals, cycles, and whether they converged."""
     gradient = systems.gradient[block]
-    layout = Layout(gradient.shape[2:], len(gradient), gradient.dtype, is_on_device(gradient))
+    blocks = FieldBlocks(gradient.shape[2:], len(gradient), gradient.dtype, is_on_device(gradient))
     inverse_weight = beside(gradient, 1 / systems.weight[block], gradient.dtype)
     inverse_weight = inverse_weight.reshape(-1, *(1 for _ in gradient.shape[1:]))
-    hessian = layout.load(systems.hessian[block] * inverse_weight)
-    right_hand_side = layout.load(gradient * inverse_weight)
-    operator = SystemOperator(layout, regulariser.voxel_size, regulariser, hessian)
+    hessian = blocks.load(systems.hessian[block] * inverse_weight)
+    right_hand_side = blocks.load(gradient * inverse_weight)
+    operator = SystemOperator(blocks, regulariser.voxel_size, regulariser, hessian)
     level = multigrid(operator)
     if systems.start is None:
         x = level.solve_fully(right_hand_side)
     else:
-        x = layout.load(systems.start[block])
-        x[..., layout.norm(right_hand_side) == 0] = 0
+        x = blocks.load(systems.start[block])
+        x[..., blocks.norm(right_hand_side) == 0] = 0
         residual = right_hand_side.copy()
         operator.subtract(residual, x)
         x += level.solve_fully(residual)
     report = conjugate_gradients(level, x, right_hand_side, tolerance, max_cycles)
-    return layout.unload(x), *report
+    return blocks.unload(x), *report

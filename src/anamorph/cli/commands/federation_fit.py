@@ -80,7 +80,7 @@ def fit(
     from anamorph.federation.nvflare.job import Watch
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.request import FitRequest
-    from anamorph.fitting.progress import Progress
+    from anamorph.fitting.run import Progress
 
     with talking("federation fit", quiet, as_json) as messages:
         opened = open_kit(kit, as_site=False)
@@ -104,7 +104,7 @@ def fit(
 
 
 def _tell(output: Path, result: dict[str, Any], messages: Messages) -> None:
-    from anamorph.fitting.progress import duration
+    from anamorph.fitting.run import duration
 
     messages.say(
         f"Fitted {result['n_images']} images of {', '.join(result['roster'])} in "

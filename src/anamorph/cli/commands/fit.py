@@ -121,7 +121,7 @@ def _write(
     checkpoint: Path,
     messages: Messages,
 ) -> None:
-    from anamorph.fitting.progress import duration
+    from anamorph.fitting.run import duration
     from anamorph.storage.tables import write_latents
 
     try:

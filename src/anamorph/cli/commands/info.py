@@ -27,7 +27,7 @@ def info(
     from rich import box
     from rich.table import Table
 
-    from anamorph.fitting.progress import duration
+    from anamorph.fitting.run import duration
 
     facts = list_facts(load_model(model_file), model_file)
     messages.result(**facts)

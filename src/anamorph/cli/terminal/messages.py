@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from anamorph.fitting.progress import duration
-
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console, RenderableType
 
-    from anamorph.fitting.progress import Progress
+    from anamorph.fitting.run import Progress
 
 _logger = logging.getLogger("anamorph")
 _LONGEST_LINE = 1000  # of a table that goes to a file or a pipe
@@ -173,6 +171,8 @@ class FitDisplay:
 
     def advance_named(self, name: str, progress: Progress) -> None:
         """Show the progress of one of several fits after an iteration."""
+        from anamorph.fitting.run import duration
+
         place = f"iteration {progress.n_done}/{progress.n_iter}"
         place = f"{name}, {place}" if name else place.capitalize()
         facts = (

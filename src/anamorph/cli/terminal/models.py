@@ -146,8 +146,10 @@ def write_images(
     make : callable
         Returns some of the N images, (n, C, *space).
     """
-    from anamorph.model.predicting import planner_in_memory
+    from anamorph.arrays.batches import BatchPlanner
+    from anamorph.model.generator import working_bytes
 
-    for part in planner_in_memory(model.settings_, model.memory_budget).batches(len(paths)):
+    planner = BatchPlanner(working_bytes(model.settings_), model.machine.budget)
+    for part in planner.batches(len(paths)):
         for path, image in zip(paths[part], make(part), strict=True):
             output.write(path, image)

@@ -22,8 +22,7 @@ from anamorph.federation.protocol.errors import AnswerError, FederationError, Si
 from anamorph.federation.protocol.roster import LEAST_SITES, check_enough_sites
 from anamorph.federation.protocol.transport import Transport
 from anamorph.fitting.em import Fit
-from anamorph.fitting.progress import Progress, told
-from anamorph.fitting.run import Ending, run_fit
+from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.state import State
 from anamorph.model.checks import checked_seed
 from anamorph.model.settings import checked_settings

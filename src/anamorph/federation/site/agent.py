@@ -17,6 +17,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from anamorph.arrays.devices import Machine
 from anamorph.federation.masking.masker import Masker
 from anamorph.federation.protocol.answers import Answer
 from anamorph.federation.protocol.errors import (
@@ -36,7 +37,6 @@ from anamorph.federation.site.ledger import Ledger
 from anamorph.federation.site.policy import Policy
 from anamorph.fitting.sums import ANALYSES, FIELDS
 from anamorph.images.collection import ImageCollection
-from anamorph.kernels.threads import one_blas_thread, use_threads
 from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import settings_from
 
@@ -93,9 +93,8 @@ class SiteAgent:
         self._ledger = Ledger(folder / "ledger.jsonl", policy)
         if identities is None:
             identities = [f"{name}/{identity}" for identity in images.identities]
-        self._holdings = Holdings(
-            images, identities, columns or {}, policy, memory_budget, n_threads, device
-        )
+        machine = Machine(device, n_threads, memory_budget)
+        self._holdings = Holdings(images, identities, columns or {}, policy, machine)
         self._lock = threading.Lock()
         self._fit: SiteFit | None = None
         self._masker = Masker(identity)
@@ -243,7 +242,7 @@ class SiteAgent:
         self._ledger.count(fit.name, message["question"])
         content = fit.content_of(message["question"], request)
         self._ledger.admit(message, content)
-        with use_threads(self._holdings.n_threads), one_blas_thread:
+        with self._holdings.machine.threads():
             return fit.answer_next(message, request, content)
 
     def _block(self, message: Message) -> Message:

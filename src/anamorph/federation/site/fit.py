@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anamorph.arrays.namespaces import to_host
+from anamorph.arrays.devices import Machine, to_host
 from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.answers import Answer, AnswerSchema
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
@@ -43,18 +43,15 @@ class Holdings:
         N values for each column by which analyses may group or weight images.
     policy : Policy
         What may be asked.
-    memory_budget, n_threads : int or None
-        As in `ShapeAppearanceModel`.
-    device : {"cpu", "cuda", "auto"}
+    machine : Machine
+        Device, threads and memory, as in `ShapeAppearanceModel`.
     """
 
     images: ImageCollection
     identities: Sequence[int | str]
     columns: Mapping[str, Sequence[str]]
     policy: Policy
-    memory_budget: int | None
-    n_threads: int | None
-    device: str
+    machine: Machine
 
 
 class SiteFit:
@@ -85,12 +82,7 @@ class SiteFit:
         self.name = name
         self.settings = settings
         self.cohort = place_cohort(
-            holdings.device,
-            holdings.images,
-            settings,
-            holdings.identities,
-            holdings.memory_budget,
-            scratch=folder,
+            holdings.machine, holdings.images, settings, holdings.identities, scratch=folder
         )
         self.published = PublishedParameters(settings)
         self.step: int | None = None
@@ -190,9 +182,7 @@ class SiteFit:
     def _encoded_latents(self) -> Float64Array:
         """Return the most probable latents (N, K) of the images under the published parameters."""
         generator = Generator(self.settings, self.published.parameters())
-        held = self._holdings
-        predictor = Predictor(generator, held.device, held.n_threads, held.memory_budget)
-        return predictor.encode(held.images).latents
+        return Predictor(generator, self._holdings.machine).encode(self._holdings.images).latents
 
 
 def _digest(data: bytes) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import Array, Shape, kernel, per_voxel
+from anamorph.kernels.compile import Array, Shape, formula, kernel
 from anamorph.kernels.formulas.chain_rules import (
     with_curvature,
     with_gradient,
@@ -21,7 +21,7 @@ from anamorph.kernels.formulas.symmetric import packed_place
 _PIECE = 512  # voxels at a time: what is computed of them stays in the first-level cache
 
 
-@per_voxel
+@formula
 def _differentiate(out: Array, before: Array, after: Array) -> None:
     for x in range(out.size):
         out[x] = central_difference(before[x], after[x])
@@ -99,19 +99,19 @@ def shape_derivatives(
                 _add_mixed_channels(gradients[n], h[n], h_v[n], first, last)
 
 
-@per_voxel
+@formula
 def _add_gradient(out: Array, g: Array, slope: Array) -> None:
     for x in range(out.size):
         out[x] = with_gradient(out[x], g[x], slope[x])
 
 
-@per_voxel
+@formula
 def _add_curvature(out: Array, weight: Array, d_i: Array, d_j: Array) -> None:
     for x in range(out.size):
         out[x] = with_curvature(out[x], weight[x], d_i[x], d_j[x])
 
 
-@per_voxel
+@formula
 def _add_mixed_channels(gradients: Array, h: Array, h_v: Array, first: int, last: int) -> None:
     """Add what the entries of H above its diagonal contribute."""
     n_channels, n_dims, _ = gradients.shape
@@ -127,7 +127,7 @@ def _add_mixed_channels(gradients: Array, h: Array, h_v: Array, first: int, last
                     _add_mixed_curvature(out, weight, b_i, c_i, b_j, c_j)
 
 
-@per_voxel
+@formula
 def _add_mixed_curvature(
     out: Array, weight: Array, b_i: Array, c_i: Array, b_j: Array, c_j: Array
 ) -> None:
@@ -197,7 +197,7 @@ def latent_derivatives(
                 hessian[n, k, m] = hessian[n, m, k]
 
 
-@per_voxel
+@formula
 def _subtract_motion(
     column: Array, gradients: Array, motion: Array, first: int, out: Array
 ) -> None:
@@ -213,13 +213,13 @@ def _subtract_motion(
             out[x] = without_motion(out[x], g_2[x], m_2[x])
 
 
-@per_voxel
+@formula
 def _copy(out: Array, source: Array) -> None:
     for x in range(out.size):
         out[x] = source[x]
 
 
-@per_voxel
+@formula
 def _weigh(effect: Array, h: Array, first: int, weighted: Array) -> None:
     """Set weighted = H effect, (C, voxel), with H from `first` on."""
     n_channels = effect.shape[0]
@@ -236,13 +236,13 @@ def _weigh(effect: Array, h: Array, first: int, weighted: Array) -> None:
                 _add_product(weighted[c], entry, effect[b])
 
 
-@per_voxel
+@formula
 def _add_product(out: Array, a: Array, b: Array) -> None:
     for x in range(out.size):
         out[x] += a[x] * b[x]
 
 
-@per_voxel
+@formula
 def _dot(a: Array, b: Array) -> float:
     total = a.dtype.type(0)
     for x in range(a.size):
@@ -250,7 +250,7 @@ def _dot(a: Array, b: Array) -> float:
     return total
 
 
-@per_voxel
+@formula
 def _add_products(a: Array, b: Array, out: Array) -> None:
     """Add a b' to out on and below the diagonal; libraries are slow for a, b of shape (K, long).
 

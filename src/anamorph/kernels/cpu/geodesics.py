@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import Array, IntArray, kernel, per_voxel
-from anamorph.kernels.cpu.halos import fill_halo
+from anamorph.kernels.compile import Array, IntArray, formula, kernel
 from anamorph.kernels.cpu.planes import multiply_planes
+from anamorph.kernels.cpu.stencils import fill_halo
 from anamorph.kernels.cpu.steps import compose_step, push_step, transposed_jacobian_step
 
 
@@ -44,7 +44,7 @@ def take_short_steps(
         Of the Green's function G, as for `multiply_planes`. The mean velocity stays the same along
         the path.
     step : 1/T
-    shifts, row_offsets, row_shifts : of the `BlockLayout`
+    shifts, row_offsets, row_shifts : of the `Blocks`
     n_steps : int
         The most steps to take; the first must be short.
 
@@ -85,7 +85,7 @@ def take_short_steps(
     return n_steps, True
 
 
-@per_voxel
+@formula
 def _is_short(velocity: Array, step: float) -> bool:
     """Tell whether no component of v/T is longer than a voxel."""
     rows = velocity.reshape(-1, velocity.shape[2] * velocity.shape[3])

@@ -71,8 +71,7 @@ _define_operator(operator.mul, "fmul")
 
 def _instruction(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let kernels call what a function generates instructions for."""
-    compiled: Callable[..., Any] = intrinsic(prefer_literal=True)(function)
-    return compiled
+    return intrinsic(prefer_literal=True)(function)
 
 
 @_instruction

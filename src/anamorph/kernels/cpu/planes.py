@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import Array, kernel, per_voxel
+from anamorph.kernels.compile import Array, formula, kernel
 from anamorph.kernels.formulas.symmetric import multiplied_by_2x2
 
 
@@ -63,7 +63,7 @@ def multiply_planes(
             out[c, y + 1, 1 : nx + 1] = rows.reshape(ny, nx, lanes)[y]
 
 
-@per_voxel
+@formula
 def _swap_axes(source: Array, out: Array) -> None:
     """Set out (b, a, lanes) to source (a, b, lanes), which makes all matrix products large."""
     for i in range(source.shape[0]):
@@ -86,7 +86,7 @@ def _multiply_coefficients(coefficients: Array, symbol: Array, nx: int, ny: int)
             )
 
 
-@per_voxel
+@formula
 def _multiply_partners(
     first: Array,
     second: Array,

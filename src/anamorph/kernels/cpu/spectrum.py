@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anamorph.kernels.compile import Array, kernel, per_voxel
+from anamorph.kernels.compile import Array, formula, kernel
 from anamorph.kernels.formulas.symmetric import multiplied_by_2x2, multiplied_by_3x3
 
 
@@ -31,14 +31,14 @@ def multiply_symbol(spectrum: Array, symbol: Array) -> None:
             _multiply_one_field_3d(spectrum[n, 0], spectrum[n, 1], spectrum[n, 2], symbol)
 
 
-@per_voxel
+@formula
 def _multiply_2d(first: Array, second: Array, symbol: Array) -> None:
     s_11, s_22, s_12 = symbol[0], symbol[1], symbol[2]
     for r in range(first.size):
         first[r], second[r] = multiplied_by_2x2(s_11, s_22, s_12, first[r], second[r])
 
 
-@per_voxel
+@formula
 def _multiply_3d(first: Array, second: Array, third: Array, symbol: Array, width: int) -> None:
     s_11, s_22, s_33 = symbol[0], symbol[1], symbol[2]
     s_12, s_13, s_23 = symbol[3], symbol[4], symbol[5]
@@ -48,7 +48,7 @@ def _multiply_3d(first: Array, second: Array, third: Array, symbol: Array, width
         )
 
 
-@per_voxel
+@formula
 def _multiply_one_field_3d(first: Array, second: Array, third: Array, symbol: Array) -> None:
     # Real and imaginary parts without views of two numbers, which would cost more than the product.
     for k in range(symbol.shape[0]):

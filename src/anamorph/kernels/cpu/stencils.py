@@ -1,4 +1,4 @@
-"""Stencils on periodic grids: the operator H + L, and the transfer between fine and coarse grids.
+"""Stencils on periodic grids: the operator H + L, transfer between grids, and halos of blocks.
 
 Fields are blocks (component, *padded space, lane), see `kernels.blocks`: each neighbour of a voxel
 lies at one fixed distance in memory (`shifts`), and kernels run over long contiguous stretches.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import Array, IntArray, kernel, per_voxel
+from anamorph.kernels.compile import Array, IntArray, Shape, formula, kernel
 from anamorph.kernels.formulas.differences import mixed_difference, second_difference
 from anamorph.kernels.formulas.interpolation import between, shared
 from anamorph.kernels.formulas.symmetric import packed_place
@@ -17,7 +17,7 @@ from anamorph.kernels.formulas.symmetric import packed_place
 CHUNK = 1024
 
 
-@per_voxel
+@formula
 def _add_second_difference(
     out: Array, x: Array, shift: int, begin: int, end: int, factor: float
 ) -> None:
@@ -31,7 +31,7 @@ def _add_second_difference(
         out[i] += factor * second_difference(before[i], here[i], after[i])
 
 
-@per_voxel
+@formula
 def _add_mixed_difference(
     out: Array, x: Array, one: int, other: int, begin: int, end: int, factor: float
 ) -> None:
@@ -43,7 +43,7 @@ def _add_mixed_difference(
         out[i] += factor * mixed_difference(a[i], b[i], c[i], d[i])
 
 
-@per_voxel
+@formula
 def _add_product(out: Array, matrix: Array, x: Array, begin: int, end: int) -> None:
     """Add ``matrix * x`` to a stretch of voxels."""
     matrix_here, x_here = matrix[begin:end], x[begin:end]
@@ -51,7 +51,7 @@ def _add_product(out: Array, matrix: Array, x: Array, begin: int, end: int) -> N
         out[i] += matrix_here[i] * x_here[i]
 
 
-@per_voxel
+@formula
 def add_symmetric_product(out: Array, matrix: Array, x: Array, begin: int, end: int) -> None:
     """Add a packed or diagonal matrix at every voxel times x, (component, voxel), to a stretch."""
     size = x.shape[0]
@@ -182,3 +182,19 @@ def restrict_axis(
                 to_a, to_b = shared(scale * source[v], fraction[i])
                 a[v] += to_a
                 b[v] += to_b
+
+
+@kernel
+def fill_halo(block: Array, shape: Shape) -> None:
+    """Fill the halo of a flat block, given its shape (component, *padded, lane)."""
+    outer = shape[0]
+    inner = block.size // outer
+    for axis in range(1, len(shape) - 1):
+        length = shape[axis]
+        inner //= length
+        for o in range(outer):
+            first = o * length * inner
+            last = first + (length - 1) * inner
+            block[first : first + inner] = block[last - inner : last]
+            block[last : last + inner] = block[first + inner : first + 2 * inner]
+        outer *= length

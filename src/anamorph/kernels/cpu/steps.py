@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import Array, IntArray, kernel, per_voxel
+from anamorph.kernels.compile import Array, IntArray, formula, kernel
 from anamorph.kernels.formulas.steps import neighbour_weight, turned, twice_derivative
 
 _PIECE = 1024  # numbers per inner loop: its working set stays in the first-level cache
 
 
-@per_voxel
+@formula
 def _row_weights(
     weights: Array, velocity: Array, first: int, scale: float, offset: IntArray
 ) -> None:
@@ -52,7 +52,7 @@ def _row_weights(
         weights[2, r] = lead[r] * neighbour_weight(scale * step[r], 1)
 
 
-@per_voxel
+@formula
 def _add_three(
     out: Array, w0: Array, w1: Array, w2: Array, f0: Array, f1: Array, f2: Array
 ) -> None:
@@ -60,7 +60,7 @@ def _add_three(
         out[r] += w0[r] * f0[r] + w1[r] * f1[r] + w2[r] * f2[r]
 
 
-@per_voxel
+@formula
 def _set_product(out: Array, scale: float, factor: Array) -> None:
     for r in range(out.size):
         out[r] = scale * factor[r]
@@ -80,7 +80,7 @@ def compose_step(
 ) -> None:
     """Compose with a small step s = scale * velocity: out = s + displacement(id + s).
 
-    displacement, velocity, out : (d, flat); offsets, shifts : see `BlockLayout`.
+    displacement, velocity, out : (d, flat); offsets, shifts : see `Blocks`.
     """
     weights = np.empty((4, _PIECE), out.dtype)
     for first in range(start, stop, _PIECE):
@@ -171,7 +171,7 @@ def transposed_jacobian_step(
                 )
 
 
-@per_voxel
+@formula
 def _add_derivative(out: Array, half: float, before: Array, after: Array, factor: Array) -> None:
     for r in range(out.size):
         out[r] = turned(out[r], half, twice_derivative(before[r], after[r], factor[r]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
+from anamorph.kernels.compile import Array, IntArray, Shape, formula, kernel
 from anamorph.kernels.cpu.lanes import LANES, address
 from anamorph.kernels.cpu.segments import (
     SEAM,
@@ -102,7 +102,7 @@ def push_volumes(
         add_seams(out[n], seams, shape[2])
 
 
-@per_voxel
+@formula
 def _set_aside(
     voxels: IntArray,
     numbers: Array,
@@ -135,7 +135,7 @@ def _set_aside(
                 plane += 1
 
 
-@per_voxel
+@formula
 def _locate(
     places: IntArray, numbers: Array, shape: Shape, n_aside: int
 ) -> tuple[IntArray, IntArray, Array]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from anamorph.kernels.compile import Array, IntArray, Shape, kernel, per_voxel
+from anamorph.kernels.compile import Array, IntArray, Shape, formula, kernel
 from anamorph.kernels.formulas.interpolation import (
     between,
     between_four,
@@ -32,7 +32,7 @@ def coordinates_of_voxels(space: Shape, dtype: np.dtype[np.floating]) -> Array:
     return coordinates
 
 
-@per_voxel
+@formula
 def locate(origin: float, displacement: float, length: float) -> tuple[float, float]:
     """Return the grid point before origin + displacement on a circle, and the distance from it.
 
@@ -49,7 +49,7 @@ def locate(origin: float, displacement: float, length: float) -> tuple[float, fl
     return point, displacement - whole
 
 
-@per_voxel
+@formula
 def locate_piece(
     displacement: Array,
     coordinates: Array,
@@ -91,7 +91,7 @@ def locate_piece(
         stride *= shape[axis]
 
 
-@per_voxel
+@formula
 def gather(
     image: Array, near: IntArray, far: IntArray, fraction: Array, x: int, shape: Shape
 ) -> float:
@@ -107,7 +107,7 @@ def gather(
     return between(value, behind, fz)
 
 
-@per_voxel
+@formula
 def _gather_2d(
     image: Array,
     upper: np.uintp,
@@ -122,7 +122,7 @@ def _gather_2d(
     )
 
 
-@per_voxel
+@formula
 def scatter(
     image: Array,
     near: IntArray,
@@ -148,7 +148,7 @@ def scatter(
 # first one read, then holds the right value.
 
 
-@per_voxel
+@formula
 def _scatter_2d(
     image: Array,
     upper: np.uintp,
@@ -170,7 +170,7 @@ def _scatter_2d(
     image[upper + left] = a
 
 
-@per_voxel
+@formula
 def _scatter_3d(
     image: Array,
     front: np.uintp,

@@ -13,10 +13,9 @@ import cupy
 import numpy as np
 
 from anamorph.kernels.cuda import steps
-from anamorph.kernels.cuda.fourier import empty_fields
 from anamorph.kernels.cuda.launch import flattened
 from anamorph.kernels.cuda.places import as_divisor
-from anamorph.kernels.cuda.spectrum import SymbolProduct
+from anamorph.kernels.cuda.spectrum import SymbolProduct, empty_fields
 
 _FEWEST_THREADS = 2**17  # that keep a GPU busy
 _VOXELS_PER_WORKER = 16  # of images with long steps
