@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.arrays.readable import ReadableImages
+from anamorph.arrays.typing import ReadableImages
 from anamorph.images.errors import ImageError, short_reason
 
 _VERSION = 1
