@@ -29,7 +29,7 @@ from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
-from anamorph.model.settings import Settings, checked_settings, checked_start
+from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
 
@@ -251,7 +251,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         arguments = checked_arguments(self.get_params(deep=False))
         images = open_images(X, self.likelihood, self.channel_axis)
-        settings = checked_settings(arguments, images.format, len(images), images.voxel_size)
+        settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
         seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
 

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("distributed")
 
 from anamorph import ShapeAppearanceModel
+from anamorph.arrays.devices import Machine
 from anamorph.cluster.connection import ClusterError
 from anamorph.cluster.partition import Partition, inspect
 from tests.cluster import conftest
@@ -45,7 +46,7 @@ def test_a_worker_without_a_gpu_is_named(files, monkeypatch):
     monkeypatch.setattr("anamorph.cluster.partition._check_worker", lambda partition: None)
     monkeypatch.setattr("anamorph.cluster.partition._name", lambda: "tcp://node17:1234")
     monkeypatch.setitem(sys.modules, "cupy", None)
-    partition = Partition(0, {}, (), None, None, None, 1, "cuda", has_start=False)
+    partition = Partition(0, {}, (), None, None, Machine("cuda", 1), has_start=False)
     with pytest.raises(ClusterError, match=r"on worker tcp://node17:1234: .*needs CuPy") as it:
         inspect(partition)
     assert "\n" not in str(it.value)

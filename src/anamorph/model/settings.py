@@ -154,7 +154,7 @@ def checked_settings(
     Parameters
     ----------
     arguments : dict
-        All arguments of the estimator, checked or not.
+        All arguments of the estimator.
     image_format : ImageFormat
     n_images : int
     voxel_size : 2 or 3 numbers, optional
@@ -169,7 +169,19 @@ def checked_settings(
     ArgumentError
         If a value is not accepted, on its own, with others or with these images.
     """
-    arguments = checked_arguments(arguments)
+    return completed_settings(checked_arguments(arguments), image_format, n_images, voxel_size)
+
+
+def completed_settings(
+    arguments: Mapping[str, Any],
+    image_format: ImageFormat,
+    n_images: int,
+    voxel_size: tuple[float, ...] | None = None,
+) -> Settings:
+    """Do what `checked_settings` does, with arguments that `checked_arguments` has returned.
+
+    It only checks how arguments go together, and with the images.
+    """
     layout = LatentLayout.named(arguments["latents"], arguments["n_components"])
     if layout.n_latents > n_images - 1:
         raise ArgumentError(
