@@ -161,7 +161,7 @@ def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, p
     assert (tmp_path / "model.checkpoint").exists()
 
     n_before = len(hospitals.events())
-    finish(hospitals.fit(output, "--iterations", N_ITER))  # the same command goes on
+    finish(hospitals.fit(output, "--iterations", N_ITER))  # the same command resumes the fit
     check_same(output, pooled, 1e-4)
     assert 0 < n_told("iteration") < N_ITER
     assert n_told("began") == 1
@@ -185,7 +185,7 @@ def test_a_fit_goes_on_without_a_site_and_takes_it_back(hospitals, tmp_path):
     wait_until(lambda: rosters()[-1] == [*SIZES] and len(rosters()) > 2, "taking paris back")
     os.kill(driver.pid, signal.SIGINT)
     assert driver.wait(PATIENCE) == 130
-    assert "the same command goes on" in output.with_suffix(".txt").read_text()
+    assert "the same command resumes the fit" in output.with_suffix(".txt").read_text()
 
 
 # ---- sites
