@@ -154,3 +154,12 @@ def test_steps_that_overshoot_are_held_back_for_counts_of_any_size(most):
     expected = model.inverse_transform(model.latents_)
     mean = rates.mean(axis=0)
     assert np.mean((expected**0.5 - rates**0.5) ** 2) < np.mean((mean**0.5 - rates**0.5) ** 2)
+
+
+def test_an_empty_field_of_counts_is_an_image_like_any_other():
+    counts = np.random.default_rng(0).poisson(3, (8, 6, 5))
+    counts[2] = 0
+    model = ShapeAppearanceModel(1, likelihood="poisson", n_iter=1).fit(counts)
+    assert np.isfinite(model.objective_).all()
+    with pytest.raises(ImageError, match=r"image 2 is constant \(0"):
+        ShapeAppearanceModel(1, n_iter=1).fit(counts.astype(float))

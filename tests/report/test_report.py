@@ -96,6 +96,8 @@ def test_settings_say_which_are_defaults(page):
     assert "(default: those of the likelihood)" in page
     rows = re.findall(r'<th scope="row">([^<]+)</th><td>([^<]*)</td>', page)
     assert dict(rows)["Latents"] == "3 (joint)"
+    assert dict(rows)["Likelihood"] == "bernoulli"
+    assert "object at 0x" not in page
     assert dict(rows)["Tolerance"] == "none (default)"
 
 

@@ -186,7 +186,7 @@ class ArrayImages:
                 self._check_values(raw, first)
                 if self._likelihood.holds_classes:
                     self._check_probabilities(raw, first)
-            if for_fit:
+            if for_fit and not self._likelihood.accepts_constant:
                 check_contrast(raw, first, self.name)
 
     # ---- checks

@@ -168,7 +168,7 @@ class FileImages:
             else:
                 voxels = self._read_intensities(n)
                 self._check_values(n, voxels)
-            if for_fit:
+            if for_fit and not self._likelihood.accepts_constant:
                 check_contrast(voxels[None], n, self.name)
 
     # ---- voxels

@@ -70,6 +70,9 @@ class Likelihood(ABC):
     range_words: ClassVar[str] = "finite values"
     range_advice: ClassVar[str] = ""
 
+    #: Whether an image that is the same everywhere tells something: an empty field of counts does.
+    accepts_constant: ClassVar[bool] = False
+
     #: Whether integers of a type with a known range (bool, uint8, uint16) stand for 0 to 1.
     #: If not, all integers are what they are.
     scales_integers: ClassVar[bool] = True

@@ -87,6 +87,7 @@ class Poisson(IndependentChannels):
     range_words = "values of 0 or more"
     range_advice = "set negative ones to 0 or NaN, or use likelihood='gaussian'"
     scales_integers = False
+    accepts_constant = True
 
     @staticmethod
     @formula

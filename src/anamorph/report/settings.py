@@ -40,7 +40,7 @@ def _image_rows(model: ShapeAppearanceModel) -> list[Row]:
 def _shown_value(model: ShapeAppearanceModel, entry: Hyperparameter) -> str:
     """Return the value that the fit had, and whether it is the default."""
     given, layout = getattr(model, entry.name), model.settings_.layout
-    value = getattr(model.settings_, entry.name, given)
+    value = given if entry.name == "likelihood" else getattr(model.settings_, entry.name, given)
     shown = entry.default_words or "none" if value is None else entry.shown(value)
     if entry.name == "n_components":
         if model.latents == "separate":
