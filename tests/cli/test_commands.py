@@ -191,6 +191,18 @@ def test_samples_and_their_latents(anamorph, volume_model, tmp_path):
     assert np.array_equal(latents, expected)
 
 
+def test_samples_have_noise_where_it_is_asked_for(anamorph, volume_model, tmp_path):
+    for folder, options in (("plain", ()), ("noisy", ("--noise",))):
+        output = tmp_path / folder
+        anamorph("sample", volume_model, "-n", 1, *options, "-o", output, succeeds=True)
+    plain, noisy = (
+        nib.load(tmp_path / folder / "sample-1.nii.gz").get_fdata() for folder in ("plain", "noisy")
+    )
+    model = ShapeAppearanceModel.load(volume_model)
+    ratio = np.var(noisy - plain) / model.noise_variance_[0]
+    assert 0.8 < ratio < 1.2
+
+
 @pytest.mark.parametrize(
     ("shape", "written", "flags"),
     [

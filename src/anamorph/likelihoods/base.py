@@ -165,15 +165,15 @@ class Likelihood(ABC):
 
     def residual_sums(self, appearance: Array, images: Array) -> tuple[Float64Array, Float64Array]:
         """Return the sum of squared residuals and the number of observed voxels, each (N, C)."""
-        raise NotImplementedError(f"{self.name} images have no noise variance")
+        raise TypeError(f"{self.name} images have no noise variance")
 
     def noise_precision(self, squares: Array, observed: Array) -> Float64Array:
         """Return the most probable precision of the noise, (C,), from sums of `residual_sums`."""
-        raise NotImplementedError(f"{self.name} images have no noise variance")
+        raise TypeError(f"{self.name} images have no noise variance")
 
     def log_likelihood_of_sums(self, squares: Array, observed: Array, precision: Array) -> float:
         """Return ln p(f | a') of all images, from sums (C,) of `residual_sums`."""
-        raise NotImplementedError(f"{self.name} images have no noise variance")
+        raise TypeError(f"{self.name} images have no noise variance")
 
     def remove_redundancy(self, appearance: Array) -> Array:
         """Return an appearance (..., C, *space) without directions that change no image."""

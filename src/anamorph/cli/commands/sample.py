@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from anamorph.cli.terminal import options
 from anamorph.cli.terminal.messages import Messages, counted
 from anamorph.cli.terminal.models import ModelArguments, output_of, write_images
 from anamorph.cli.terminal.places import paths_in
+
+if TYPE_CHECKING:
+    from anamorph.arrays.typing import Array
 
 EXAMPLES = """[bold]Example[/bold]
 anamorph sample model.safetensors -n 20 -o samples/ --seed 1"""
@@ -25,6 +28,9 @@ def sample(
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="The same seed gives the same images.")
     ] = 0,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="Draw images with noise, not expected ones.")
+    ] = False,
     probabilities: options.Probabilities = False,
     model_arguments: ModelArguments,
     messages: Messages,
@@ -45,8 +51,16 @@ def sample(
     names = [f"sample-{n:0{width}d}" for n in range(1, number + 1)]
     paths, table = paths_in(output, names, written.suffix), output / "latents.tsv"
     model_arguments.reserve([*paths, table])
-    codes = draw_latents(model.latent_precision_, number, np.random.default_rng(seed))
+    generator = np.random.default_rng(seed)
+    codes = draw_latents(model.latent_precision_, number, generator)
+
+    def draw(some: slice) -> Array:
+        expected = model.expected_images(codes[some])
+        if not noise:
+            return expected
+        return model.settings_.likelihood.draw(expected, model.noise_variance_, generator)
+
     with messages.waiting(f"Drawing {counted(number, 'image')}"):
-        write_images(model, written, paths, lambda some: model.expected_images(codes[some]))
+        write_images(model, written, paths, draw)
     write_latents(table, names, codes)
     messages.wrote(*paths, table)
