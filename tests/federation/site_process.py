@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from anamorph.federation import Identity, LocalTransport, Replies, SiteAgent, split_images
 from anamorph.federation.protocol.wire import pack, unpack
-from anamorph.federation.site import append_only, latent_store
+from anamorph.federation.site import append_only, states
 from anamorph.images.collection import open_images
 from anamorph.kernels.threads import use_threads
 from tests.federation.conftest import LENIENT, stack
@@ -30,9 +30,9 @@ PATIENCE = 60.0
 class Accident(NamedTuple):
     """What happens to a site in a question, the n-th of its name since the site was started.
 
-    It is killed when the question has "arrived" or is "answered", when "half a line" of the ledger
-    is written, or when latents are "not renamed" yet; or its disk is full when it comes to the
-    "ledger", the "latents" or the "audit" log.
+    It is killed when the question (or another message, by what it asks to do) has "arrived" or is
+    "answered", when "half a line" of a log is written, or when a state is "not renamed" yet; or its
+    disk is full when it comes to the "ledger", the "state" or the "audit" log.
     """
 
     kind: str
@@ -57,6 +57,7 @@ def agent_of(name: str, folder: Path) -> SiteAgent:
         Identity(name, keys[name], public),
         identities=[images.identities[n] for n in part],
         n_threads=1,
+        secret=b"",
     )
 
 
@@ -71,7 +72,8 @@ def serve(pipe: Connection, folder: Path, accident: Accident | None) -> None:
     while data := pipe.recv_bytes():
         message = unpack(data)
         is_time = False
-        if accident is not None and message.get("question") == accident.question:
+        named = (message.get("question"), message["do"])
+        if accident is not None and accident.question in named:
             steps.add(message["step"])
             is_time = len(steps) == accident.occurrence
         kind = accident.kind if is_time else None
@@ -90,7 +92,7 @@ def die() -> None:
 
 @contextmanager
 def dying(kind: str | None):
-    """Kill this process while it writes a line of its ledger, or before latents are renamed."""
+    """Kill this process while it writes a line of its ledger, or before a state is renamed."""
     write, rename = os.write, os.replace
 
     def write_half(file: int, data: bytes) -> int:
@@ -114,14 +116,14 @@ def dying(kind: str | None):
 
 @contextmanager
 def full_disk(kind: str | None):
-    """Let files grow by a few bytes only where the ledger, latents or the audit log are written.
+    """Let files grow by a few bytes only where the ledger, a state or the audit log are written.
 
     It is the system that refuses: part of a line is written, and the rest is an error.
     """
     writers = {
         "ledger": (append_only, "append_line"),
         "audit": (append_only, "append_line"),
-        "latents": (latent_store, "write_tensors"),
+        "state": (states, "write_tensors"),
     }
     if kind not in writers:
         yield

@@ -28,19 +28,8 @@ QUESTIONS = (
     ("keep_displacements", 1),
     *ITERATION,
 )
-# Those that change latents, which are then written; the shape derivatives where axes are turned.
-CHANGING = (
-    ("start_latents", 1),
-    ("transform_latents", 1),
-    ("update_latents", 1),
-    ("mean_derivatives", 1),
-    ("shape_derivatives", 2),
-    ("update_latents", 2),
-    ("shape_derivatives", 1),
-    ("update_latents", 1),
-    ("mean_derivatives", 1),
-    ("shape_derivatives", 2),
-)
+# What happens to each question, and at the end of an iteration, when the state is written.
+PHASES = ("block", "total", "reveal", "settle", "keep")
 
 
 @pytest.mark.slow
@@ -48,9 +37,11 @@ CHANGING = (
     ("kind", "questions"),
     [
         ("arrived", QUESTIONS),
-        ("half a line", QUESTIONS),  # of the ledger, in which every question is noted first
-        ("not renamed", CHANGING),
+        ("half a line", QUESTIONS),  # of the audit log or the ledger
+        ("not renamed", [("keep", 2), ("keep", 1), ("keep", 1)]),
         ("answered", QUESTIONS),
+        ("arrived", [(phase, number) for phase in PHASES for number in (1, 2)]),
+        ("answered", [(phase, number) for phase in PHASES for number in (1, 2)]),
     ],
 )
 def test_a_site_that_is_killed_changes_nothing(tmp_path, pooled, kind, questions):
@@ -70,7 +61,7 @@ def test_a_site_that_is_killed_changes_nothing(tmp_path, pooled, kind, questions
     ("kind", "question", "complaint"),
     [
         ("ledger", "update_latents", "ledger of this site cannot be written (No space left"),
-        ("latents", "update_latents", "latents cannot be written to the disk of this site"),
+        ("state", "keep", "the state of the fit cannot be written to the disk of this site"),
         ("audit", "shape_derivatives", "audit log cannot be written (No space left"),
     ],
 )

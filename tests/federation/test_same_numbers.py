@@ -7,7 +7,9 @@ import pytest
 from scipy.stats import chi2
 
 from anamorph.federation import Terms
-from anamorph.federation.protocol.questions import answer_shapes
+from anamorph.federation.masking.field import PRIME
+from anamorph.federation.masking.fixed_point import from_fixed_point
+from anamorph.federation.protocol.questions import NORMS, answer_shapes
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.sums import FIELDS, Move, Sums
 from tests import simulated
@@ -19,13 +21,16 @@ N_PRIME = 33
 SIZES = {"site1": 11, "site2": 11, "site3": 11}
 
 ENVELOPE = {
-    "describe": {"format", "voxel_size", "affine", "pad", "suffix"},
-    "join": {"step"},
-    "restore": {"next_key"},
-    "publish": set(),
-    "keys": {"next_key"},
-    "ask": {"fields", "n_blocks", "block", "next_key"},
+    "describe": {"format", "voxel_size", "affine", "pad", "suffix", "holdings"},
+    "join": {"step", "iterations"},
+    "restore": {"offer"},
+    "ask": {"digest", "signature", "verdict"},
     "block": {"block"},
+    "total": {"number", "signature"},
+    "reveal": {"values", "signature", "offer"},
+    "witness": set(),
+    "settle": {"verdict"},
+    "keep": {"iterations"},
 }
 
 
@@ -71,23 +76,28 @@ def test_an_iteration_asks_at_most_six_questions(tmp_path):
 def test_only_the_fields_of_sums_leave_a_site(tmp_path):
     wire = Wire()
     fit(sites(tmp_path, OPEN, N_PRIME, watch=wire), terms=Terms(is_secure=False))
-    settings = None
+    settings, shapes, exponents = None, {}, {}
     for name, sent, answered in wire.messages():
         assert answered.keys() == ENVELOPE[sent["do"]]
         if sent["do"] == "join":
             settings = _settings(sent)
-        if sent["do"] != "ask":
-            continue
-        shapes = answer_shapes(sent["question"], settings, sent["arguments"])
-        assert tuple(shapes) == FIELDS[sent["question"]]
-        assert answered["fields"] == {"n_images": [], **{n: list(s) for n, s in shapes.items()}}
-        assert answered["n_blocks"] == 1
-        # Not one number more than the fields and the number of images.
-        assert answered["block"].size == 1 + sum(math.prod(s) for s in shapes.values())
-        assert answered["block"][0] == SIZES[name]
-        assert not any(SIZES[name] in shape for shape in shapes.values())
-        assert answered["next_key"].keys() == {"step", "attempt", "key", "signature"}
-        assert len(answered["next_key"]["key"]) == 32
+        if sent["do"] == "ask":
+            shapes = answer_shapes(sent["question"], settings, {})
+            fields = tuple(field for field in shapes if field not in NORMS)
+            assert fields == FIELDS[sent["question"]]
+            assert not any(SIZES[name] in shape for shape in shapes.values())
+            exponents = sent["exponents"]
+            assert len(answered["digest"]) == 32
+            # None of what is asked comes from the coordinator: sites know it.
+            assert sent["arguments"] == {}
+        if sent["do"] == "block":
+            # Not one number more than the fields and the number of images.
+            assert answered["block"].size == 1 + sum(math.prod(s) for s in shapes.values())
+            first = from_fixed_point(answered["block"][:1], exponents["n_images"])
+            assert first == SIZES[name]
+        if sent["do"] == "reveal":
+            assert len(answered["values"]) == 2
+            assert answered["offer"].keys() == {"key", "commitment", "signature"}
 
 
 def test_bytes_on_the_wire_are_those_of_the_fields(tmp_path):
@@ -104,9 +114,11 @@ def test_masked_bytes_look_uniform(tmp_path):
     fit(sites(tmp_path, LENIENT, N_PRIME, watch=wire))
     sent_by = {name: [] for name in SIZES}
     for name, sent, answered in wire.messages():
-        if sent["do"] in ("ask", "block"):
+        if sent["do"] == "block":
             assert answered["block"].dtype == np.uint64
-            sent_by[name].append(answered["block"].view(np.uint8))
+            assert answered["block"].max() < PRIME
+            # All bytes but the highest, of which 61 - 56 bits are used.
+            sent_by[name].append(answered["block"].view(np.uint8).reshape(-1, 8)[:, :7].ravel())
     for blocks in sent_by.values():
         counts = np.bincount(np.concatenate(blocks), minlength=256)
         expected = counts.sum() / 256

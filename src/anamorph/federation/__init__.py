@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from anamorph.federation.protocol.errors import SitesLostError as SitesLostError
     from anamorph.federation.protocol.errors import StaleStepError as StaleStepError
     from anamorph.federation.protocol.errors import StorageError as StorageError
-    from anamorph.federation.protocol.errors import SumOverflowError as SumOverflowError
     from anamorph.federation.protocol.errors import TooFewImagesError as TooFewImagesError
+    from anamorph.federation.protocol.errors import VerificationError as VerificationError
     from anamorph.federation.protocol.identity import Identity as Identity
     from anamorph.federation.protocol.transport import Replies as Replies
     from anamorph.federation.protocol.transport import Transport as Transport
@@ -65,7 +65,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
             "SitesLostError",
             "StaleStepError",
             "StorageError",
-            "SumOverflowError",
+            "VerificationError",
             "TooFewImagesError",
         ],
         "protocol.identity": ["Identity"],

@@ -91,6 +91,7 @@ def simulated_sites(
     n_threads: int | None = None,
     device: str = "cpu",
     watch: Callable[[str, bytes, bytes], object] | None = None,
+    secret: bytes | None = None,
 ) -> LocalTransport:
     """Return a transport to sites in this process that hold parts of a collection.
 
@@ -118,6 +119,9 @@ def simulated_sites(
     watch : callable, optional
         Called after every answer with the name of the site, the bytes that it received and the
         bytes that it answered. By default nothing is called.
+    secret : bytes, optional
+        Starting latents are drawn with it, as by real sites. By default they are those of a fit
+        on one machine, to compare with.
 
     Returns
     -------
@@ -138,6 +142,7 @@ def simulated_sites(
             memory_budget=memory_budget,
             n_threads=n_threads,
             device=device,
+            secret=b"" if secret is None else secret,
         )
         for identity, numbers in zip(new_identities(names), parts, strict=True)
     ]

@@ -27,6 +27,7 @@ from anamorph.arrays.devices import DEFAULT_MEMORY_BUDGET, beside, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.arrays.typing import Array, Float64Array, ReadableImages
 from anamorph.fitting.kept_displacements import KeptDisplacements
+from anamorph.fitting.limits import Limits, clipped, shrink
 from anamorph.fitting.sums import FIELDS, MOVING, Move, Sums
 from anamorph.kernels.threads import run_parallel
 from anamorph.latents import starting_latents
@@ -63,6 +64,11 @@ class Cohort:
     latents_before_turn : (N, K)
         As they were before the last move that kept warps: those that kept displacements were shot
         with. The same as `latents` if they changed otherwise since.
+    limits : Limits or None
+        Of what an image contributes to the next answers; by default there are none.
+    squared_norms : (2,)
+        Sums of the squared norms of the gradients and Hessians of all images in the last answer
+        that had derivatives; zero without limits.
     """
 
     def __init__(
@@ -81,6 +87,8 @@ class Cohort:
         self.latents: Float64Array = self.namespace.zeros((len(images), settings.layout.n_latents))
         self.latents_before_turn = self.latents
         self._latents_version = 0
+        self.limits: Limits | None = None
+        self.squared_norms = np.zeros(2)
         self._start = start
         self._sum_place = sum_place or SumPlace(self.namespace)
         # Half of the budget is for displacements that are kept, half for batches.
@@ -181,7 +189,7 @@ class Cohort:
         settings, generator = self.settings, self._current()
         return self._derivative_sums(
             "shape_derivatives",
-            self.latents[:, settings.layout.shape],
+            self._limited_latents()[:, settings.layout.shape],
             (settings.n_dims, settings.n_shape_hessian),
             generator.shape_derivatives,
         )
@@ -198,7 +206,7 @@ class Cohort:
         settings = self.settings
         return self._derivative_sums(
             "appearance_derivatives",
-            self.latents[:, settings.layout.appearance],
+            self._limited_latents()[:, settings.layout.appearance],
             (settings.n_channels, settings.n_hessian),
             lambda _, derivatives: (derivatives.gradient, derivatives.hessian),
         )
@@ -222,7 +230,9 @@ class Cohort:
             images, displacement = self.images.read(part), self._displacement(part)
             proposal = propose(generator, images, self.latents[part], displacement)
             step[part], values[part] = proposal.step, proposal.log_likelihood
-            return proposal.covariance.sum(axis=0), proposal.log_determinant.sum()
+            covariance = clipped(proposal.covariance, self._limit("covariance"))
+            determinants = clipped(proposal.log_determinant, self._limit("log_determinant"))
+            return covariance.sum(axis=0), determinants.sum()
 
         sums = self._run(propose_part)
         self._displacements.close(self._warp_key())
@@ -232,7 +242,7 @@ class Cohort:
             covariance_sum=to_host(sum(covariance for covariance, _ in sums)),
             log_determinant_sum=float(sum(log_determinant for _, log_determinant in sums)),
         )
-        return self._answer("propose_latents", values.sum())
+        return self._answer("propose_latents", self._sum_of(values))
 
     def update_latents(self) -> Sums:
         """Take the proposed steps, halved for each image until they do no harm."""
@@ -265,11 +275,11 @@ class Cohort:
         self._set_latents(latents)
         return self._answer(
             "update_latents",
-            values.sum(),
+            self._sum_of(values),
             *self._latent_moments(),
             proposal.covariance_sum,
             proposal.log_determinant_sum,
-            squares.sum(axis=0),
+            clipped(squares, self._limit("squares")).sum(axis=0),
             observed.sum(axis=0),
             np.sum(~improved),
         )
@@ -302,6 +312,8 @@ class Cohort:
             for name, size in zip(("gradient", "hessian"), sizes, strict=True)
         )
         values = self.namespace.empty(len(self.latents))
+        limits = self._limit("gradient"), self._limit("hessian")
+        self.squared_norms = np.zeros(2)
         for batch in self._planner.batches(len(self.images)):
             n_images = batch.stop - batch.start if n_columns else 0
             fields = [self.namespace.empty((n_images, size, *space), np.float32) for size in sizes]
@@ -319,10 +331,12 @@ class Cohort:
 
             run_parallel(differentiate, self._planner.parts(batch))
             if n_columns:
+                for number, limit in enumerate(limits):
+                    self.squared_norms[number] += float(shrink(fields[number], limit).sum())
                 gradient.add_products(weights[batch], fields[0])
                 hessian.add_products(weights[batch] ** 2, fields[1])
         self._displacements.close(self._warp_key())
-        return self._answer(question, values.sum(), gradient.array(), hessian.array())
+        return self._answer(question, self._sum_of(values), gradient.array(), hessian.array())
 
     def _run(self, task: Callable[[slice], Result]) -> list[Result]:
         """Return what a task makes of each part of the images, batch after batch."""
@@ -358,7 +372,27 @@ class Cohort:
         self._latents_version += 1
 
     def _latent_moments(self) -> tuple[Float64Array, Float64Array]:
-        return self.latents.sum(axis=0), self.latents.T @ self.latents
+        latents = self._limited_latents()
+        return latents.sum(axis=0), latents.T @ latents
+
+    # ---- limits, where there are any
+
+    def _limit(self, name: str) -> float | None:
+        limit: float | None = None if self.limits is None else getattr(self.limits, name)
+        return limit
+
+    def _limited_latents(self) -> Float64Array:
+        """Return the latents as they are added up, (N, K)."""
+        if self.limits is None:
+            return self.latents
+        limited = self.latents.copy()
+        shrink(limited, self.limits.latent)
+        return limited
+
+    def _sum_of(self, log_likelihoods: Float64Array) -> ArrayLike:
+        """Return the sum of log-likelihoods (N,)."""
+        total: ArrayLike = clipped(log_likelihoods, self._limit("log_likelihood")).sum()
+        return total
 
     def _answer(self, question: str, *values: ArrayLike) -> Sums:
         """Return named sums; those that are images stay where they are, small ones do not."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -56,6 +56,19 @@ _MOST_MEAN_HALVINGS = 2
 _STEP_GROWTH = 1.1
 
 
+def falls(before: float, after: float, share: float = 1.0) -> bool:
+    """Tell whether F fell by more than rounding, or by more than a multiple of it.
+
+    Parameters
+    ----------
+    before, after : float
+        F.
+    share : float, default 1
+        Of what rounding may change.
+    """
+    return not after >= before - share * slack(before)
+
+
 class Fit:
     """A fit of a model to the images at some sites.
 
@@ -63,11 +76,20 @@ class Fit:
     ----------
     sites : Sites
     settings : Settings
+    judge : callable, optional
+        Given F before and after a step, tells whether the step is taken. By default it is unless F
+        falls by more than rounding.
     """
 
-    def __init__(self, sites: Sites, settings: Settings) -> None:
+    def __init__(
+        self,
+        sites: Sites,
+        settings: Settings,
+        judge: Callable[[float, float], bool] = lambda before, after: not falls(before, after),
+    ) -> None:
         self.sites = sites
         self.settings = settings
+        self._is_good = judge
         self.regularisation = Regularisation(settings)
         self._warp_version = 0
 
@@ -217,7 +239,7 @@ class Fit:
                 basis = basis.astype(np.float32, copy=False)
             parameters = self._with_basis(old, name, basis)
             after, answer = self._try(question, parameters, state.latents)
-            if after >= before - slack(before):
+            if self._is_good(before, after):
                 return parameters, after, step, answer
             step /= 2
         if len(weights):
@@ -306,7 +328,7 @@ class Fit:
             after = self._joint(
                 derivatives.scalar("log_likelihood"), replace(old, mean=mean), centred
             )
-            if after >= before - slack(before):
+            if self._is_good(before, after):
                 state = replace(turned, parameters=candidate)
                 return self._with_objective(state, derivatives), derivatives
         return self._keep_mean(state, transform, latent_mean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from anamorph.federation.protocol.errors import (
     NAMED,
@@ -20,16 +20,15 @@ _RECOVERABLE = (StaleStepError, StorageError, SiteFailure, AnswerError)
 
 
 def call_sites(
-    transport: Transport, names: Sequence[str], message: Message, timeout: float | None
+    transport: Transport, messages: Mapping[str, Message], timeout: float | None
 ) -> dict[str, Message]:
-    """Send some sites the same message.
+    """Send some sites their messages.
 
     Parameters
     ----------
     transport : Transport
-    names : list of str
-        Names of the sites.
-    message : Message
+    messages : dict
+        By name of the site.
     timeout : float or None
         Seconds that a site may take for an answer. None: no limit.
 
@@ -45,10 +44,10 @@ def call_sites(
     FederationError
         The refusal of a site, with its name.
     """
-    replies = transport.call(dict.fromkeys(names, message), timeout)
-    lost = {name: replies.failures.get(name, "it did not answer") for name in names}
+    replies = transport.call(messages, timeout)
+    lost = {name: replies.failures.get(name, "it did not answer") for name in messages}
     for name, answer in replies.answers.items():
-        del lost[name]
+        lost.pop(name, None)
         if "error" not in answer:
             continue
         kind = NAMED.get(answer["error"], SiteFailure)

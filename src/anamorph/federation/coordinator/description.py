@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from anamorph.federation.coordinator.calls import call_sites
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.transport import Transport
+from anamorph.federation.protocol.wire import Message
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.grid import Affine
 
@@ -33,6 +34,8 @@ class Description:
         Voxels that were added at each side.
     suffix : str or None
         Of the files, e.g. ".nii.gz".
+    holdings : dict
+        Number of images and range of intensities of every site, signed by it, by name.
     """
 
     format: ImageFormat
@@ -40,11 +43,12 @@ class Description:
     affine: Affine | None
     pad: int
     suffix: str | None
+    holdings: Mapping[str, Message]
 
 
 def described(transport: Transport, names: Sequence[str], timeout: float | None) -> Description:
     """Ask sites for the format of their images, and raise a MessageError where two differ."""
-    answers = call_sites(transport, names, {"do": "describe"}, timeout)
+    answers = call_sites(transport, {name: {"do": "describe"} for name in names}, timeout)
     first, *others = sorted(answers)
     for name in others:
         for what in ("format", "voxel_size", "affine", "pad"):
@@ -61,6 +65,7 @@ def described(transport: Transport, names: Sequence[str], timeout: float | None)
         answer["affine"],
         answer["pad"],
         answer["suffix"],
+        {name: given["holdings"] for name, given in answers.items()},
     )
 
 

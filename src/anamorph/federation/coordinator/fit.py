@@ -15,12 +15,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.federation.coordinator.checkpoint import FederatedCheckpoints, Standing
+from anamorph.federation.coordinator.checkpoint import (
+    FederatedCheckpoints,
+    Standing,
+    read_holdings,
+)
 from anamorph.federation.coordinator.description import Description, described
 from anamorph.federation.coordinator.sites import FederatedSites
 from anamorph.federation.protocol.errors import AnswerError, FederationError, SitesLostError
+from anamorph.federation.protocol.plan import Plan
 from anamorph.federation.protocol.roster import LEAST_SITES, check_enough_sites
 from anamorph.federation.protocol.transport import Transport
+from anamorph.federation.protocol.wire import Message
 from anamorph.fitting.em import Fit
 from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.state import State
@@ -125,16 +131,19 @@ def federated_fit(
     terms = terms or Terms()
     if terms.is_secure:
         check_enough_sites(len(sites))
-    description = _described(transport, sites, terms)
+    names = tuple(sorted(sites))
+    description = _described(transport, names, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
     seed = checked_seed(model.random_state)
     name = fit_fingerprint(settings, seed, n_bytes=8)  # the same whenever the fit is resumed
+    holdings = _agreed_holdings(description, names, checkpoint)
     federated = FederatedSites(
-        transport, settings, name, model.n_iter, is_secure=terms.is_secure, timeout=terms.timeout
+        transport, settings, name, holdings, is_secure=terms.is_secure, timeout=terms.timeout
     )
-    fit, names = Fit(federated, settings), tuple(sorted(sites))
-    checkpoints = FederatedCheckpoints(fit, federated, name, names, seed, checkpoint)
+    fit, ending = Fit(federated, settings, federated.judge), Ending(model.n_iter, model.tol)
+    plan = Plan(name, settings, seed, ending, federated.agreement)
+    checkpoints = FederatedCheckpoints(fit, federated, plan, checkpoint)
     attendance = _Attendance(transport, names, terms, checkpoints)
     tell = told(model.verbose, callback)
 
@@ -147,7 +156,7 @@ def federated_fit(
             state = run_fit(
                 fit,
                 seed,
-                Ending(model.n_iter, model.tol),
+                ending,
                 tell=tell_of_success,
                 checkpoints=checkpoints,
                 regroup=attendance.take_back,
@@ -206,7 +215,7 @@ class _Attendance:
         roster = self.names if standing is None else standing.roster
         if roster != self.failing:
             self.failing, self.missing, self.n_failures = roster, set(), 0
-        self.missing |= self._given_up(roster, error)
+        self.missing |= self._given_up([n for n in roster if n not in self.missing], error)
         left = tuple(name for name in roster if name not in self.missing)
         if self.missing and not self._may_continue(standing, left):
             raise error
@@ -215,7 +224,8 @@ class _Attendance:
     def take_back(self, state: State) -> State:
         """Return the state with sites that can be reached again, where there are any."""
         standing = self.checkpoints.standing
-        assert standing is not None
+        if standing is None:  # all sites are there before the first iteration
+            return state
         returned = (set(self.names) - set(standing.roster)) & set(self.transport.names)
         if not returned or len(standing.notes) >= self.terms.roster_changes:
             return state
@@ -248,6 +258,25 @@ class _Attendance:
             and len(left) >= least
             and len(standing.notes) < self.terms.roster_changes
         )
+
+
+def _agreed_holdings(
+    description: Description, names: Sequence[str], checkpoint: str | os.PathLike[str] | None
+) -> dict[str, Message]:
+    """Return what all sites of the fit signed about their images, now or when it began.
+
+    Raises
+    ------
+    SitesLostError
+        If a site is missing at the beginning: what it holds must be agreed on.
+    """
+    holdings = dict(description.holdings)
+    if checkpoint is not None and os.path.exists(checkpoint):
+        return read_holdings(checkpoint) | holdings
+    missing = set(names) - holdings.keys()
+    if missing:
+        raise SitesLostError(dict.fromkeys(missing, "it must be there when the fit begins"))
+    return holdings
 
 
 def _described(transport: Transport, sites: Sequence[str], terms: Terms) -> Description:

@@ -1,8 +1,7 @@
-"""The sites of a federation as the fit sees them: one question in, one sum over all sites out.
+"""The sites of a federation as the fit sees them: one question in, one verified total out.
 
-A question is one call if its parameters and its answer fit into one block: the keys for its masks
-came with the answers to the question before. A site that does not answer, or cannot continue from
-the step of the others, ends the question with a `SitesLostError`; the caller decides what to do.
+A site that does not answer, or cannot continue from the state of the others, ends the question with
+a `SitesLostError`; the caller decides what to do.
 """
 
 from __future__ import annotations
@@ -14,21 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.arrays.mapped import let_go
 from anamorph.federation.coordinator.calls import call_sites
-from anamorph.federation.coordinator.scales import Scales
-from anamorph.federation.coordinator.totals import Total
+from anamorph.federation.coordinator.round import Round
+from anamorph.federation.protocol.agreement import Agreement
 from anamorph.federation.protocol.answers import AnswerSchema
-from anamorph.federation.protocol.errors import SitesLostError, SumOverflowError
+from anamorph.federation.protocol.binding import Binding, next_transcript
+from anamorph.federation.protocol.bounds import Bounds
+from anamorph.federation.protocol.plan import analysis_transcript
 from anamorph.federation.protocol.questions import answer_shapes
+from anamorph.federation.protocol.sketches import summary
 from anamorph.federation.protocol.transport import Transport
 from anamorph.federation.protocol.wire import BLOCK_BYTES, Message
+from anamorph.fitting.em import falls
+from anamorph.fitting.run import Ending
 from anamorph.fitting.sums import Move, Sums
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import parameter_arrays
-
-_MOST_ATTEMPTS = 8
 
 
 class FederatedSites:
@@ -42,8 +43,8 @@ class FederatedSites:
         Settings of the fit.
     fit : str
         Name of the fit, the same when it is resumed.
-    n_iter : int
-        Iterations of the fit; the policy of a site limits them.
+    holdings : dict
+        What each site signed about its images, by name.
     is_secure : bool, default True
         Whether sites mask their sums. The coordinator then sees only totals.
     timeout : float, optional
@@ -55,10 +56,10 @@ class FederatedSites:
         Names of the sites that take part.
     step : int
         Number of the last question.
-    step_before_turn : int
-        The step whose latents are those before the last orthogonalisation.
-    keep_from : int
-        Oldest step that sites must be able to go back to.
+    transcript : str
+        Digest of all that led to the next question.
+    bounds : Bounds
+        Of what an image contributes.
     n_questions, n_calls : int
         How many questions were asked, and how often sites were called.
     """
@@ -68,158 +69,198 @@ class FederatedSites:
         transport: Transport,
         settings: Settings,
         fit: str,
-        n_iter: int,
+        holdings: Mapping[str, Message],
         *,
         is_secure: bool = True,
         timeout: float | None = None,
     ) -> None:
         self.roster: tuple[str, ...] = ()
-        self.step = self.step_before_turn = self.keep_from = 0
+        self.step = 0
         self.n_questions = self.n_calls = 0
-        self._transport, self._settings = transport, settings
-        self._fit, self._n_iter = fit, n_iter
+        self.transcript = ""
+        self.holdings, self.agreement = dict(holdings), Agreement.of(holdings)
+        self.bounds = Bounds(settings, self.agreement.largest)
+        self._transport, self._settings, self._fit = transport, settings, fit
         self._is_secure, self._timeout = is_secure, timeout
-        self._scales = Scales()
-        self._keys: dict[str, Message] = {}
+        self._offers: dict[str, Message] = {}
         self._parameters: Parameters | None = None
-        self._sent: dict[str, NDArray[Any]] = {}
-        self._version = 0
+        self._is_new = False
+        self._decisions: list[bool] = []
+        self._last: Round | None = None
+        self._verdicts: dict[str, bytes] = {}
 
-    # ---- the roster, and the step to start from
+    # ---- the roster, and the state to start from
 
-    def join(self, names: Sequence[str]) -> None:
-        """Ask the named sites to take part, and make them the roster."""
-        self.roster = tuple(sorted(names))
-        replies = self._call("join", settings=asdict(self._settings), n_iter=self._n_iter)
-        self.step = max([self.step, *(int(reply["step"]) for reply in replies.values())])
-
-    def restore(self, step: int, *, may_encode: bool = False) -> None:
-        """Make all sites go back to the latents after a step.
+    def join(self, names: Sequence[str], seed: int, ending: Ending) -> dict[str, list[int]]:
+        """Ask the named sites to take part; return which states each of them has.
 
         Parameters
         ----------
-        step : int
-            0: the beginning, without latents.
-        may_encode : bool, default False
-            Whether sites without these latents may encode their images with the published
-            parameters instead.
+        names : list of str
+        seed : int
+            Of the starting latents.
+        ending : Ending
         """
+        self.roster = tuple(sorted(names))
+        replies = self._call_all(
+            "join",
+            settings=asdict(self._settings),
+            seed=seed,
+            n_iter=ending.n_iter,
+            tol=ending.tol,
+            holdings=self.holdings,
+        )
+        self.step = max([self.step, *(int(reply["step"]) for reply in replies.values())])
+        return {name: list(reply["iterations"]) for name, reply in replies.items()}
+
+    def restore(self, iteration: int) -> None:
+        """Make all sites go back to the state after an iteration; 0: the beginning."""
         self.step += 1
-        self._keep_keys(self._call("restore", step=self.step, to=step, may_encode=may_encode))
-        self._sent = {}
+        replies = self._call_all(
+            "restore", step=self.step, iteration=iteration, roster=list(self.roster)
+        )
+        self._begin({name: reply["offer"] for name, reply in replies.items()})
+
+    def _begin(self, offers: dict[str, Message]) -> None:
+        self._offers, self._last, self._verdicts = offers, None, {}
+        self._decisions, self._parameters = [], None
+
+    def send_state(
+        self, name: str, iteration: int, arrays: Mapping[str, NDArray[Any]], facts: Message
+    ) -> None:
+        """Send a site that was away a state, which the others confirm.
+
+        Parameters
+        ----------
+        name : str
+        iteration : int
+            After which the state was.
+        arrays, facts
+            What it consists of (`site.returning`).
+        """
+        for array, values in arrays.items():
+            for block in _blocks_of(values):
+                self._call("adopt", {name: {"array": array, **block}})
+        told = {name: {"iteration": iteration, "facts": facts}}
+        nonce = self._call("adopted", told)[name]["nonce"]
+        others = [other for other in self.roster if other != name]
+        wanted = {"iteration": iteration, "nonce": nonce}
+        sketches = self._call("sketch", dict.fromkeys(others, wanted))
+        self.step += 1
+        message = {"step": self.step, "roster": list(self.roster), "sketches": sketches}
+        self._call("confirm", {name: message})
+
+    def open_model(self, names: Sequence[str], parameters: Parameters) -> None:
+        """Ask the named sites to open a model that they have computed, for an analysis."""
+        self.roster = tuple(sorted(names))
+        message = {
+            "summary": summary(parameter_arrays(parameters)),
+            "roster": list(self.roster),
+            "holdings": self.holdings,
+        }
+        replies = self._call_all("open", step=1, **message)
+        self.step = max(int(reply["step"]) for reply in replies.values())
+        if any(reply["step"] != self.step for reply in replies.values()):
+            replies = self._call_all("open", step=self.step + 1, **message)
+            self.step = max(int(reply["step"]) for reply in replies.values())
+        self._begin({name: reply["offer"] for name, reply in replies.items()})
+        self._parameters = parameters
+        self.transcript = analysis_transcript(self._fit, self.agreement)
 
     # ---- questions and sums
 
     def publish(self, parameters: Parameters) -> None:
-        """Set the parameters of the next questions. They are sent along with the next one."""
-        self._parameters = parameters
-        self._version += 1
+        """Note the parameters of the next questions. Sites compute their own: none are sent."""
+        self._parameters, self._is_new = parameters, True
+
+    def judge(self, before: float, after: float) -> bool:
+        """Tell whether a step is taken, and note the decision for the sites' copies of the fit."""
+        is_taken = not falls(before, after)
+        self._decisions.append(is_taken)
+        return is_taken
 
     def ask(self, question: str, move: Move | None = None, **arguments: Any) -> Sums:
-        """Return the sum of all sites' answers to a question."""
+        """Return the sum of all sites' answers to a question, verified by all of them.
+
+        Of a fit they know its moves and arguments themselves; an analysis has others.
+        """
         self.step += 1
         self.n_questions += 1
-        if move is not None:
-            arguments["move"] = vars(move)
-            if move.keeps_warps:
-                self.step_before_turn = self.step - 1
+        is_analysis = question == "statistics"
         schema = AnswerSchema(answer_shapes(question, self._settings, arguments))
-        message: Message = {
-            "step": self.step,
-            "question": question,
-            "arguments": arguments,
-            "roster": list(self.roster),
-            "keep_from": self.keep_from,
-            "parameters": self._send_parameters(),
-        }
-        attempt, n_sites = 0, len(self.roster)
-        while True:
-            is_last = attempt + 1 == _MOST_ATTEMPTS
-            try:
-                terms = self._mask_terms(question, schema, attempt)
-                total = self._attempt(message | terms, schema)
-            except SumOverflowError:
-                if is_last:
-                    raise
-                self._scales.widen(question, schema.field_shapes)
-            else:
-                sums = total.sums()
-                is_coarse = self._is_secure and self._scales.learn(question, total.largest, n_sites)
-                if not is_coarse or is_last:
-                    return sums
-            attempt += 1
-            self._keep_keys(self._call("keys", step=self.step, attempt=attempt))
+        limits = self.bounds.limits(question, self._parameters)
+        n_images = self.agreement.n_images(self.roster)
+        binding = Binding(
+            self._fit,
+            self.step,
+            question,
+            self.roster,
+            self._is_secure,
+            self._current_transcript(),
+            self.bounds.exponents(question, limits, schema, n_images),
+        )
+        current = Round(binding, schema, self._call, self._offers)
+        verdicts = current.ask(
+            {
+                "question": question,
+                "arguments": arguments if is_analysis else {},
+                "roster": list(self.roster),
+                "is_masked": self._is_secure,
+                "exponents": dict(binding.exponents),
+                "offers": self._offers,
+                "decisions": self._decisions,
+                "summary": self._summary(),
+                "checksums": None if self._last is None else self._last.checksums,
+            }
+        )
+        self._decisions = []
+        total = current.add_up(verdicts if self._last is not None else {})
+        self._offers, self._last = current.next_offers, current
+        self.bounds.check_total(
+            question, limits, total, total.n_images if is_analysis else n_images
+        )
+        return self.bounds.learn(question, total)
 
-    def _mask_terms(self, question: str, schema: AnswerSchema, attempt: int) -> Message:
-        """Return the keys and exponents of an attempt at a question."""
-        if not self._is_secure:
-            return {"attempt": None, "keys": None, "exponents": None}
-        keys = {name: self._keys[name] for name in self.roster}
-        exponents = self._scales.exponents(question, schema.shapes)
-        return {"attempt": attempt, "keys": keys, "exponents": exponents}
+    def _current_transcript(self) -> str:
+        """Return the transcript with the last question, which sites have by now."""
+        if self._last is not None:
+            self.transcript = next_transcript(self.transcript, self._last.fact)
+        return self.transcript
 
-    def _attempt(self, message: Message, schema: AnswerSchema) -> Total:
-        """Ask all sites, fetch their answers block by block, and add them up."""
-        replies = self._call("ask", **message)
-        self._keep_keys(replies)
-        wanted = {name: list(shape) for name, shape in schema.shapes.items()}
-        wrong = {
-            name: f"answered {message['question']} with wrong fields or shapes"
-            for name, reply in replies.items()
-            if reply.get("fields") != wanted or reply.get("n_blocks") != schema.n_blocks
-        }
-        if wrong:
-            raise SitesLostError(wrong)
-        total = Total(schema, len(self.roster), message["exponents"])
-        for index in range(schema.n_blocks):
-            if index:
-                attempt = message["attempt"]
-                replies = self._call("block", index=index, step=self.step, attempt=attempt)
-            # Popped: they must leave memory before the next blocks arrive.
-            total.add_block(index, {name: reply.pop("block") for name, reply in replies.items()})
-        return total
+    def complete(self) -> None:
+        """Have sites use the last total, and keep their state after the iteration."""
+        if self._last is None:
+            return
+        verdicts = self._last.settle()
+        decisions, self._decisions = self._decisions, []
+        self._call_all("keep", step=self.step, decisions=decisions, verdicts=verdicts)
+        self._current_transcript()
+        self._last = None
 
-    # ---- parameters and keys
-
-    def _send_parameters(self) -> Message | None:
-        """Send large arrays that changed in blocks; return the rest for the question to carry."""
-        if self._parameters is None:
+    def _summary(self) -> NDArray[Any] | None:
+        """Return a summary of the parameters if they are new, for sites to compare."""
+        if self._parameters is None or not self._is_new:
             return None
-        arrays = parameter_arrays(self._parameters)
-        changed = {
-            name: array for name, array in arrays.items() if self._sent.get(name) is not array
-        }
-        room, inline = BLOCK_BYTES, {}
-        for name in sorted(changed, key=lambda name: changed[name].nbytes):
-            room -= changed[name].nbytes
-            if room >= 0:
-                inline[name] = changed[name]
-                continue
-            for block in _blocks_of(changed[name]):
-                self._call("publish", array=name, **block)
-                let_go(changed[name])
-        self._sent = arrays
-        return {
-            "version": self._version,
-            "warp_version": self._parameters.warp_version,
-            "arrays": inline,
-        }
-
-    def _keep_keys(self, replies: Mapping[str, Message]) -> None:
-        self._keys = {name: reply["next_key"] for name, reply in replies.items()}
+        self._is_new = False
+        return summary(parameter_arrays(self._parameters))
 
     # ---- calls
 
-    def _call(self, task: str, **facts: Any) -> dict[str, Message]:
-        """Give every site of the roster the same task of the fit, and count the call."""
+    def _call_all(self, task: str, **facts: Any) -> dict[str, Message]:
+        return self._call(task, dict.fromkeys(self.roster, facts))
+
+    def _call(self, task: str, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Give sites tasks of the fit, and count the call."""
         self.n_calls += 1
-        message = {"do": task, "fit": self._fit, **facts}
-        return call_sites(self._transport, self.roster, message, self._timeout)
+        head = {"do": task, "fit": self._fit}
+        same = {id(facts): head | facts for facts in messages.values()}
+        told = {name: same[id(facts)] for name, facts in messages.items()}
+        return call_sites(self._transport, told, self._timeout)
 
 
 def _blocks_of(array: NDArray[Any]) -> Iterator[Message]:
     """Yield the messages that hold an array in parts of at most a block."""
     flat = np.ascontiguousarray(array).reshape(-1)
     length = BLOCK_BYTES // flat.itemsize
-    for start in range(0, len(flat), length):
+    for start in range(0, max(len(flat), 1), length):
         yield {"start": start, "values": flat[start : start + length]}

@@ -12,6 +12,7 @@ import numpy as np
 
 from anamorph.arrays.typing import Float64Array
 from anamorph.estimator import ShapeAppearanceModel
+from anamorph.federation.coordinator.description import described
 from anamorph.federation.coordinator.sites import FederatedSites
 from anamorph.federation.protocol.transport import Transport
 from anamorph.fitting.sums import Sums
@@ -64,13 +65,13 @@ def federated_statistics(
     digest = hashlib.blake2b(parameters.mean.tobytes(), digest_size=8)
     digest.update(parameters.shape_basis.tobytes())
     name = f"statistics{digest.hexdigest()}"
+    holdings = described(transport, sites, timeout).holdings
     federated = FederatedSites(
-        transport, model.settings_, name, 0, is_secure=is_secure, timeout=timeout
+        transport, model.settings_, name, holdings, is_secure=is_secure, timeout=timeout
     )
-    federated.join(sites)
-    federated.restore(0)
-    federated.publish(parameters)
+    federated.open_model(sites, parameters)
     sums = federated.ask("statistics", groups=list(groups), group_by=group_by, weight_by=weight_by)
+    federated.complete()
     return [_statistics_of(sums, number, group) for number, group in enumerate(groups)]
 
 

@@ -27,8 +27,8 @@ class MessageError(FederationError):
     """A message has a wrong name, type or shape, or a number that is not finite."""
 
 
-class SumOverflowError(FederationError):
-    """A sum does not fit into the fixed-point range that was agreed on."""
+class VerificationError(FederationError):
+    """A total is not the sum of the answers, or was not shown to all sites: the fit stops."""
 
 
 class SignatureError(FederationError):
@@ -74,7 +74,7 @@ NAMED = {
         RosterError,
         StaleStepError,
         MessageError,
-        SumOverflowError,
+        VerificationError,
         SignatureError,
         StorageError,
         AnswerError,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from anamorph.federation.protocol.errors import MessageError
-from anamorph.fitting.sums import ANALYSES, FIELDS, MOVING
+from anamorph.fitting.sums import ANALYSES, FIELDS
 from anamorph.model.settings import Settings
 
 Shape = tuple[int, ...]
+
+#: Sums of squared norms that go with derivatives: bounds of later questions follow from them.
+NORMS = ("gradient_squares", "hessian_squares")
 
 
 def answer_shapes(
@@ -57,63 +58,25 @@ def answer_shapes(
     if question == "statistics":
         n_groups = len(arguments["groups"])
         shapes = {name: (n_groups, *shapes.get(name, ())) for name in ANALYSES[question]}
-    return {name: shapes[name] for name in (FIELDS | ANALYSES)[question]}
+    answered = {name: shapes[name] for name in (FIELDS | ANALYSES)[question]}
+    return answered | (dict.fromkeys(NORMS, ()) if "gradient" in answered else {})
 
 
-def parameter_shapes(settings: Settings) -> dict[str, Shape]:
-    """Return the shape of every array of `Parameters`."""
-    layout, space = settings.layout, settings.space
-    n_latents, n_channels = layout.n_latents, settings.n_channels
-    return {
-        "mean": (n_channels, *space),
-        "appearance_basis": (layout.n_appearance, n_channels, *space),
-        "shape_basis": (layout.n_shape, settings.n_dims, *space),
-        "basis_energy": (n_latents, n_latents),
-        "latent_precision": (n_latents, n_latents),
-        "noise_precision": (n_channels,),
-    }
+def check_arguments(arguments: Any) -> None:
+    """Raise a MessageError unless an analysis has exactly the arguments that it needs.
 
-
-def check_arguments(question: str, settings: Settings, arguments: Mapping[str, Any]) -> None:
-    """Raise a MessageError unless a question has exactly the arguments that it needs."""
-    expected: dict[str, dict[str, Shape | type]] = {
-        "start_latents": {"seed": int},
-        "transform_latents": {"move": dict},
-        "statistics": {"groups": list},
-    }
-    wanted = expected.get(question, {})
-    optional = {"statistics": {"group_by", "weight_by"}} | {name: {"move"} for name in MOVING}
-    unknown = arguments.keys() - wanted.keys() - optional.get(question, set())
-    if unknown:
-        raise MessageError(f"{question} takes no {', '.join(sorted(unknown))}")
-    _check_values(question, wanted, arguments)
-    if arguments.get("move") is not None:
-        _check_move(question, settings.layout.n_latents, arguments["move"])
-
-
-def _check_move(question: str, n_latents: int, move: Any) -> None:
-    """Raise a MessageError unless a move is z -> M z + t, and says whether it keeps warps."""
-    expected: dict[str, Shape | type] = {
-        "matrix": (n_latents, n_latents),
-        "shift": (n_latents,),
-        "keeps_warps": bool,
-    }
-    if not isinstance(move, dict) or move.keys() != expected.keys():
-        raise MessageError(f"the move of {question} must have {', '.join(expected)}")
-    _check_values(question, expected, move)
-
-
-def _check_values(
-    question: str, wanted: Mapping[str, Shape | type], given: Mapping[str, Any]
-) -> None:
-    """Raise a MessageError unless values have the types or shapes that they should have."""
-    for name, kind in wanted.items():
-        value = given.get(name)
-        if isinstance(kind, type):
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise MessageError(f"{name} of {question} must be {kind.__name__}, got {value!r}")
-        elif not isinstance(value, np.ndarray) or value.shape != kind:
-            shown = getattr(value, "shape", value)
-            raise MessageError(f"{name} of {question} must have shape {kind}, got {shown!r}")
-        elif not np.isfinite(value).all():
-            raise MessageError(f"{name} of {question} must be finite, got NaN or infinity")
+    Parameters
+    ----------
+    arguments : dict
+        ``groups``: names of groups; ``group_by`` and ``weight_by``: names of columns, or None.
+    """
+    if not isinstance(arguments, dict) or arguments.keys() != {"groups", "group_by", "weight_by"}:
+        raise MessageError("an analysis takes groups, group_by and weight_by")
+    groups = arguments["groups"]
+    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
+        raise MessageError(f"groups of an analysis must be a list of names, got {groups!r:.80}")
+    if not groups or len(set(groups)) < len(groups):
+        raise MessageError("an analysis needs at least one group, and every group once")
+    for name in ("group_by", "weight_by"):
+        if not isinstance(arguments[name], str | None):
+            raise MessageError(f"{name} of an analysis must be the name of a column, or None")

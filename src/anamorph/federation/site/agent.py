@@ -1,46 +1,62 @@
 """The agent of a site: only it holds images and latents, and only it decides what leaves.
 
-One method takes every message. The coordinator numbers questions as steps. The agent answers the
-next step, answers the last one again without applying it again, and refuses any other. Latents are
-on the disk of the site after every step that changes them, so a restarted site or a coordinator
-that lost an answer can go back to such a step.
+One method takes every message. Messages have an exact form (`protocol.schemas`), questions come in
+the order of the algorithm (`replica`), each goes through the phases of a `Round`, and a total is
+used only when it is verified. The coordinator numbers questions as steps, which only grow. After
+any failure it restores the state after an iteration, and continues with a new step.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import math
+import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from anamorph.arrays.devices import Machine
-from anamorph.federation.masking.masker import Masker
-from anamorph.federation.protocol.answers import Answer
+from anamorph.federation.protocol.agreement import Agreement, signed_holdings, verified_agreement
+from anamorph.federation.protocol.binding import Binding
+from anamorph.federation.protocol.bounds import check_exponents
 from anamorph.federation.protocol.errors import (
     FederationError,
     MessageError,
-    PolicyError,
     SiteFailure,
     StaleStepError,
     StorageError,
+    VerificationError,
 )
 from anamorph.federation.protocol.identity import Identity
+from anamorph.federation.protocol.plan import Plan
 from anamorph.federation.protocol.questions import check_arguments
+from anamorph.federation.protocol.schemas import check_message
+from anamorph.federation.protocol.sketches import array_sizes, differ, summary
 from anamorph.federation.protocol.wire import Message
+from anamorph.federation.site.analysis import SiteAnalysis, find_model
 from anamorph.federation.site.audit import AuditLog
 from anamorph.federation.site.fit import Holdings, SiteFit
 from anamorph.federation.site.ledger import Ledger
 from anamorph.federation.site.policy import Policy
-from anamorph.fitting.sums import ANALYSES, FIELDS
+from anamorph.federation.site.replica import Question
+from anamorph.federation.site.returning import ReturningState, signed_sketch
+from anamorph.federation.site.round import Offer, Round
+from anamorph.fitting.limits import Limits
+from anamorph.fitting.run import Ending
 from anamorph.images.collection import ImageCollection
+from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.settings import Settings
-from anamorph.storage.modelfile import settings_from
+from anamorph.storage.modelfile import parameter_arrays, settings_from
+from anamorph.storage.replace import replacing
 
 logger = logging.getLogger("anamorph")
+
+_IMAGES_AT_A_TIME = 64
 
 
 class SiteAgent:
@@ -55,7 +71,8 @@ class SiteAgent:
     policy : Policy
         What may be asked.
     folder : Path
-        For latents, the ledger and the audit log. Give the same folder after a restart.
+        For states of fits, the ledger, the audit log and the secret of the site. Give the same
+        folder after a restart.
     identity : Identity
         The key that the site signs with, and the certificates of all sites.
     identities : N texts or numbers, optional
@@ -68,6 +85,10 @@ class SiteAgent:
     n_threads : int, optional
         By default all processors.
     device : {"cpu", "cuda", "auto"}, default "cpu"
+    secret : bytes, optional
+        Starting latents are drawn with it. By default it is drawn at random the first time, and
+        kept in the folder. Empty: latents are drawn as by a fit on one machine, and anybody who
+        knows the identities of the images knows them.
     """
 
     def __init__(
@@ -83,29 +104,44 @@ class SiteAgent:
         memory_budget: int | None = None,
         n_threads: int | None = None,
         device: str = "cpu",
+        secret: bytes | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.images = images
         self.policy = policy
         self.folder = folder
+        self.identity = identity
         self.audit = AuditLog(folder / "audit.jsonl")
         self._ledger = Ledger(folder / "ledger.jsonl", policy)
         if identities is None:
             identities = [f"{name}/{identity}" for identity in images.identities]
         machine = Machine(device, n_threads, memory_budget)
-        self._holdings = Holdings(images, identities, columns or {}, policy, machine)
+        secret = _kept_secret(folder / "secret") if secret is None else secret
+        self._holdings = Holdings(images, identities, secret, columns or {}, policy, machine)
+        self._exponent: int | None = None
         self._lock = threading.Lock()
         self._fit: SiteFit | None = None
-        self._masker = Masker(identity)
+        self._analysis: SiteAnalysis | None = None
+        self._returning: ReturningState | None = None
+        self._offer: Offer | None = None
+        self._asked: _Asked | None = None
         self._tasks: dict[str, Callable[[Message], Message]] = {
             "describe": self._describe,
             "join": self._join,
             "restore": self._restore,
-            "publish": self._publish,
-            "keys": self._keys,
+            "sketch": self._sketch,
+            "adopt": self._adopt,
+            "adopted": self._adopted,
+            "confirm": self._confirm,
+            "open": self._open,
             "ask": self._ask,
             "block": self._block,
+            "total": self._total,
+            "reveal": self._reveal,
+            "witness": self._witness,
+            "settle": self._settle,
+            "keep": self._keep,
         }
 
     def handle(self, message: Message) -> Message:
@@ -123,14 +159,12 @@ class SiteAgent:
         """
         with self._lock:
             try:
-                task = self._tasks.get(message.get("do", ""))
-                if task is None:
-                    raise MessageError(f"'do' must be one of {', '.join(self._tasks)}")
-                return task(message)
+                check_message(message)
+                return self._tasks[message["do"]](message)
+            except VerificationError as error:
+                return self._stop(message, error)
             except FederationError as error:
                 return self._refuse(message, error)
-            except KeyError as error:
-                return self._refuse(message, MessageError(f"the message has no {error}"))
             except OSError as error:
                 text = f"the disk of this site fails ({error.strerror}): make space"
                 return self._refuse(message, StorageError(text))
@@ -139,34 +173,108 @@ class SiteAgent:
                 return self._refuse(message, SiteFailure("the log of this site says why"))
 
     def _refuse(self, message: Message, error: FederationError) -> Message:
+        """Forget the question, so that only a restored state leads on; log and tell the error."""
+        if isinstance(error, SiteFailure) and error.__cause__ is not None:
+            logger.error("The agent of %s failed", self.name, exc_info=error.__cause__)
+        self._forget_question()
         name = type(error).__name__
         try:
-            asked = {key: str(message.get(key)) for key in ("do", "question") if key in message}
+            asked = {
+                key: str(message[key])[:100]
+                for key in ("do", "fit", "step", "question")
+                if key in message
+            }
             self.audit.write(event="refused", error=name, text=str(error), **asked)
         except StorageError as second:
-            error = second
+            error, name = second, type(second).__name__
         return {"error": name, "text": str(error)}
+
+    def _stop(self, message: Message, error: VerificationError) -> Message:
+        """Stop a fit for good: what could not be verified is not tried again."""
+        fit = message.get("fit")
+        logger.error("%s stops fit %s: %s", self.name, fit, error)
+        try:
+            if self._fit is not None and fit == self._fit.plan.name:
+                self._fit.stop()
+                self._fit = None
+            if isinstance(fit, str):
+                self._ledger.stop(fit, str(error))
+            self.audit.write(event="stopped", fit=str(fit), text=str(error))
+        except FederationError as second:
+            return self._refuse(message, second)
+        return self._refuse(message, error)
+
+    def _forget_question(self) -> None:
+        self._asked = self._offer = None
+        if self._fit is not None:
+            self._fit.stop()
 
     # ---- joining a fit
 
     def _describe(self, message: Message) -> Message:
-        """Describe the properties of the images that must be the same at all sites."""
+        """Describe the properties of the images that sites must agree on."""
         self.policy.check_images(len(self.images))
         images = self.images
-        self.audit.write(event="described")
+        held = signed_holdings(self.identity, len(images), self._intensity_exponent())
+        self.audit.write(event="described", n_images=len(images), exponent=held["exponent"])
         return {
             "format": asdict(images.format),
             "voxel_size": None if images.voxel_size is None else list(images.voxel_size),
             "affine": images.affine,
             "pad": images.pad,
             "suffix": images.suffix,
+            "holdings": held,
         }
 
+    def _intensity_exponent(self) -> int:
+        """Return e such that four times every intensity is below 2^e, coarse on purpose."""
+        if self._exponent is None:
+            images, largest = self.images, 1.0
+            likelihood = LIKELIHOODS[images.format.likelihood]
+            if not math.isfinite(likelihood.value_range[1]):
+                largest = max(
+                    _largest_magnitude(images.read(slice(first, first + _IMAGES_AT_A_TIME)))
+                    for first in range(0, len(images), _IMAGES_AT_A_TIME)
+                )
+            self._exponent = math.frexp(4 * max(largest, 1e-30))[1]
+        return self._exponent
+
     def _join(self, message: Message) -> Message:
-        """Join a fit: the message has its name, settings and largest number of iterations."""
+        """Join a fit, whose plan is in the message."""
         name, settings = message["fit"], _checked_settings(message["settings"])
         self.policy.check_images(len(self.images))
         self.policy.check_settings(settings, message["n_iter"])
+        self._check_format(settings)
+        agreement = self._agreed(message["holdings"])
+        self.policy.check_counts(agreement.counts)
+        self.policy.check_total(sum(agreement.counts.values()), settings.layout.n_latents)
+        self._ledger.begin(name, dict(agreement.counts))
+        ending = Ending(message["n_iter"], message["tol"])
+        plan = Plan(name, settings, message["seed"], ending, agreement)
+        self._forget_question()
+        if self._fit is None or self._fit.plan != plan:
+            self._fit = SiteFit(plan, self._holdings, self.folder / "fits" / name)
+        self.audit.write(
+            event="joined",
+            fit=name,
+            n_iter=message["n_iter"],
+            settings=plan.transcript,
+            images=dict(agreement.counts),
+        )
+        return {
+            "step": self._ledger.last_step(name),
+            "iterations": self._fit.store.iterations(),
+        }
+
+    def _agreed(self, holdings: Mapping[str, Message]) -> Agreement:
+        """Return the agreement, if it says of this site what is true."""
+        own = holdings.get(self.name)
+        truth = {"n_images": len(self.images), "exponent": self._intensity_exponent()}
+        if own is None or {name: own[name] for name in truth} != truth:
+            raise MessageError("the images of this site are not those that were agreed on")
+        return verified_agreement(self.identity, holdings)
+
+    def _check_format(self, settings: Settings) -> None:
         given = (settings.likelihood_name, settings.space, settings.n_channels)
         own = self.images.format
         if given != (own.likelihood, own.space, own.n_channels):
@@ -174,112 +282,312 @@ class SiteAgent:
                 f"images here are {own.likelihood}, {own.space} with {own.n_channels} channels, "
                 f"but the fit is for {given[0]}, {given[1]} with {given[2]}"
             )
-        if not name.isalnum():
-            raise MessageError(f"the name of a fit must be letters and digits, got {name!r}")
-        self._ledger.begin(name)
-        if self._fit is None or (self._fit.name, self._fit.settings) != (name, settings):
-            folder = self.folder / "fits" / name
-            self._fit = SiteFit(name, settings, self._holdings, folder)
-        self._fit.step = None
-        self.audit.write(event="joined", fit=name, n_iter=message["n_iter"])
-        return {"step": self._ledger.last_step(name)}
 
     def _restore(self, message: Message) -> Message:
-        """Go back to the latents after a step (0: none), and continue from another step."""
-        fit, step, target = self._joined(message), message["step"], message["to"]
-        last = self._ledger.last_step(fit.name)
-        if step <= last:
-            raise StaleStepError(f"step {step} was taken before: this site has reached {last}")
-        fit.go_back(target, step, was_there=target <= last, may_encode=message["may_encode"])
-        self._ledger.note_step(fit.name, step)
-        self.audit.write(event="restored", fit=fit.name, to=target, step=step)
-        return {"next_key": self._masker.offer(fit.name, step + 1, 0)}
+        """Go back to the state after an iteration (0: the beginning), with some sites."""
+        fit, step, roster = self._joined(message), message["step"], message["roster"]
+        self._check_roster(roster, fit.plan.agreement.counts)
+        self._forget_question()
+        self._ledger.take_step(fit.plan.name, step)
+        fit.begin(message["iteration"], roster)
+        self.audit.write(
+            event="restored",
+            fit=fit.plan.name,
+            iteration=message["iteration"],
+            step=step,
+            roster=list(fit.roster),
+        )
+        return {"offer": self._next_offer(fit.plan.name, step + 1)}
 
     def _joined(self, message: Message) -> SiteFit:
-        if self._fit is None or self._fit.name != message["fit"]:
+        if self._fit is None or self._fit.plan.name != message["fit"]:
             raise StaleStepError(f"this site has not joined fit {message['fit']}, or was restarted")
         return self._fit
 
-    # ---- questions
+    def _check_roster(self, roster: list[str], counts: Mapping[str, int]) -> None:
+        strangers = sorted(set(roster) - counts.keys())
+        if strangers:
+            raise MessageError(f"{', '.join(strangers)} did not agree on this fit from the start")
+        self.policy.check_roster(self.name, roster, is_masked=self.policy.secure_sum)
 
-    def _publish(self, message: Message) -> Message:
-        self._joined(message).take_block(message)
+    def _next_offer(self, fit: str, step: int) -> Message:
+        self._offer = Offer(self.identity, fit, step)
+        return self._offer.message
+
+    # ---- coming back to a fit
+
+    def _sketch(self, message: Message) -> Message:
+        """Sign a sketch of the own state, for a site that was away."""
+        fit, iteration = self._joined(message), message["iteration"]
+        kept = fit.store.load(iteration, len(self.images))
+        if kept is None:
+            raise StaleStepError(f"this site has no state after iteration {iteration}")
+        self.audit.write(event="sketched", fit=message["fit"], iteration=iteration)
+        return signed_sketch(self.identity, message["fit"], kept, message["nonce"])
+
+    def _adopt(self, message: Message) -> Message:
+        fit = self._joined(message)
+        if self._returning is None:
+            self._returning = ReturningState(fit.plan.settings)
+        self._returning.take_block(message["array"], message["start"], message["values"])
         return {}
 
-    def _keys(self, message: Message) -> Message:
-        fit = self._joined(message)
-        return {"next_key": self._masker.offer(fit.name, message["step"], message["attempt"])}
+    def _adopted(self, message: Message) -> Message:
+        self._joined(message)
+        if self._returning is None:
+            raise StaleStepError("no state was sent to this site")
+        return {"nonce": self._returning.complete(message["facts"], message["iteration"])}
+
+    def _confirm(self, message: Message) -> Message:
+        fit, returning = self._joined(message), self._returning
+        if returning is None:
+            raise StaleStepError("no state was sent to this site")
+        self._returning = None
+        self._check_roster(message["roster"], fit.plan.agreement.counts)
+        self._ledger.take_step(fit.plan.name, message["step"])
+        kept = returning.confirmed(
+            self.identity, fit.plan.name, message["roster"], message["sketches"]
+        )
+        fit.store.save(kept)
+        self.audit.write(event="adopted", fit=fit.plan.name, iteration=len(kept.state.objective))
+        return {}
+
+    # ---- analyses
+
+    def _open(self, message: Message) -> Message:
+        """Open a model that this site has computed, for an analysis."""
+        name, roster = message["fit"], message["roster"]
+        self.policy.check_images(len(self.images))
+        agreement = self._agreed(message["holdings"])
+        self._check_roster(roster, agreement.counts)
+        settings, parameters = find_model(self.folder / "fits", message["summary"])
+        self._forget_question()
+        self._ledger.begin(name, dict(agreement.counts))
+        last = self._ledger.last_step(name)
+        step = max(message["step"], last + 1)
+        self._ledger.take_step(name, step)
+        self._analysis = SiteAnalysis(name, settings, parameters, agreement, roster, self._holdings)
+        self.audit.write(event="opened", fit=name, roster=roster, step=step)
+        return {"step": step, "offer": self._next_offer(name, step + 1)}
+
+    # ---- questions
 
     def _ask(self, message: Message) -> Message:
-        fit, question, arguments = self._joined(message), message["question"], message["arguments"]
-        if question not in FIELDS | ANALYSES:
-            raise MessageError(f"there is no question {question!r}")
-        self.policy.check_question(question)
-        self.policy.check_images(len(self.images))
-        is_masked = message["keys"] is not None
-        self.policy.check_roster(self.name, message["roster"], is_masked)
-        check_arguments(question, fit.settings, arguments)
-        fit.take_parameters(message["parameters"])
-        request = fit.request(question, arguments)
-        answer = self._answer_once(fit, message, request)
-        if is_masked:
-            self._masker.agree(message, answer, request)
-        reply = {
-            "fields": {name: list(shape) for name, shape in answer.schema.shapes.items()},
-            "n_blocks": answer.schema.n_blocks,
-            "block": self._block_of(answer, 0, message, is_masked),
-            "next_key": self._masker.offer(fit.name, message["step"] + 1, 0),
-        }
-        self._record(message, answer, is_masked)
-        return reply
+        """Answer the next question: mask the answer, and return its signed hash."""
+        part = self._part(message)
+        roster = tuple(message["roster"])
+        self.policy.check_question(message["question"])
+        self.policy.check_roster(self.name, list(roster), message["is_masked"])
+        if roster != part.roster:
+            raise StaleStepError(f"this site is asked with {', '.join(part.roster)} since restored")
+        verdict = self._conclude(message)
+        question = self._expected(part, message)
+        limits = part.limits(question)
+        check_exponents(message["exponents"], part.exponents(question, limits))
+        binding = Binding(
+            message["fit"],
+            message["step"],
+            question.name,
+            roster,
+            message["is_masked"],
+            part.transcript,
+            message["exponents"],
+        )
+        if self._offer is None:
+            raise StaleStepError(f"no key was offered for step {message['step']}")
+        current = Round(
+            self.identity, binding, part.schema(question), self._offer, message["offers"]
+        )
+        self._offer = None
+        self._ledger.admit(
+            message["fit"], message["step"], question.name, roster, part.content(question)
+        )
+        sealed = current.seal(part.answer(question, limits))
+        earlier = self._asked
+        before = None if earlier is None or earlier.round.is_accepted else earlier.round
+        self._asked = _Asked(part, question, limits, current, before)
+        self._record(self._asked)
+        return {**sealed, "verdict": verdict}
 
-    def _answer_once(self, fit: SiteFit, message: Message, request: str) -> Answer:
-        """Answer the next question, or repeat the last answer without applying it again."""
-        if fit.answer is not None and fit.is_repeated(message["step"], request):
-            self._ledger.admit(message, fit.content)
-            return fit.answer
-        fit.check_next(message["step"])
-        self._ledger.count(fit.name, message["question"])
-        content = fit.content_of(message["question"], request)
-        self._ledger.admit(message, content)
-        with self._holdings.machine.threads():
-            return fit.answer_next(message, request, content)
+    def _part(self, message: Message) -> SiteFit | SiteAnalysis:
+        """Return the fit or analysis that a message is about."""
+        analysis = self._analysis
+        if analysis is not None and analysis.name == message["fit"]:
+            check_arguments(message["arguments"])
+            analysis.take_arguments(message["arguments"])
+            return analysis
+        if message["arguments"] != {}:
+            raise MessageError("questions of a fit take no arguments: sites know what they are")
+        return self._joined(message)
+
+    def _expected(self, part: SiteFit | SiteAnalysis, message: Message) -> Question:
+        """Return the question that comes next here, if it is the one that is asked."""
+        question = part.question()
+        if question.name != message["question"]:
+            raise VerificationError(
+                f"{message['question']} is asked, but {question.name} comes next in this fit"
+            )
+        given = message["summary"]
+        if question.parameters is not None and given is not None:
+            arrays = parameter_arrays(question.parameters)
+            if differ(summary(arrays), given, array_sizes(arrays)):
+                raise VerificationError(
+                    "the parameters of the coordinator are not those that follow from the totals"
+                )
+        return question
+
+    def _conclude(self, message: Message) -> bytes | None:
+        """Check the checksums of the question before, if any, and use its total."""
+        asked = self._asked
+        if asked is None or asked.is_given:
+            return None
+        if message["checksums"] is None:
+            raise StaleStepError("the checksums of the question before are missing")
+        verdict = asked.round.settle(message["checksums"])
+        asked.give(message["decisions"])
+        return verdict
 
     def _block(self, message: Message) -> Message:
-        fit, index = self._joined(message), message["index"]
-        if fit.answer is None or message["step"] != fit.step:
-            raise StaleStepError(f"this site is at step {fit.step}, not {message['step']}")
-        n_blocks = fit.answer.schema.n_blocks
-        if not 0 <= index < n_blocks:
-            raise MessageError(f"the answer has {n_blocks} blocks, but block {index} was asked")
-        is_masked = message["attempt"] is not None
-        return {"block": self._block_of(fit.answer, index, message, is_masked)}
-
-    def _block_of(
-        self, answer: Answer, index: int, message: Message, is_masked: bool
-    ) -> NDArray[Any]:
-        if is_masked:
-            return self._masker.masked_block(answer, index, message["step"], message["attempt"])
-        if self.policy.secure_sum:
-            raise PolicyError("only masked sums leave this site: ask with secure sum")
-        return answer.unmasked_block(index)
-
-    def _record(self, message: Message, answer: Answer, is_masked: bool) -> None:
+        """Send a masked block, after the witnesses of the question before have confirmed."""
+        asked = self._current(message)
+        asked.accept_before(message["verdicts"])
+        block = asked.round.release(message["index"], message["answers"])
         self.audit.write(
-            event="answered",
+            event="sent",
             fit=message["fit"],
             step=message["step"],
-            question=message["question"],
-            fields={name: list(shape) for name, shape in answer.schema.field_shapes.items()},
-            n_images=answer.n_images,
-            bytes=8 * answer.schema.length,
-            masked=is_masked,
-            roster=message["roster"],
+            block=message["index"],
+            bytes=block.nbytes,
         )
+        return {"block": block}
+
+    def _total(self, message: Message) -> Message:
+        return self._current(message).round.take_total(message["index"], message["block"])
+
+    def _reveal(self, message: Message) -> Message:
+        """Check that all saw the same total; sign checksums, and offer the next key."""
+        asked = self._current(message)
+        reply = asked.round.reveal(message["totals"])
+        return {**reply, "offer": self._next_offer(message["fit"], message["step"] + 1)}
+
+    def _witness(self, message: Message) -> Message:
+        asked = self._current(message)
+        asked.round.witness(message["site"], message["index"], message["block"])
+        return {}
+
+    def _settle(self, message: Message) -> Message:
+        """Check the checksums of the last question of an iteration or analysis."""
+        return {"verdict": self._current(message).round.settle(message["checksums"])}
+
+    def _keep(self, message: Message) -> Message:
+        """Use the total of the last question, which completes an iteration or analysis."""
+        asked = self._current(message)
+        asked.round.accept(message["verdicts"])
+        asked.give(message["decisions"])
+        self.audit.write(
+            event="verified", fit=message["fit"], step=message["step"], total=asked.digest
+        )
+        iterations = [] if self._fit is None else self._fit.store.iterations()
+        return {"iterations": iterations}
+
+    def _current(self, message: Message) -> _Asked:
+        asked = self._asked
+        if asked is None or (message["fit"], message["step"]) != asked.place:
+            raise StaleStepError(f"this site does not work on step {message['step']}")
+        return asked
+
+    def _record(self, asked: _Asked) -> None:
+        schema, binding = asked.round.schema, asked.round.binding
+        self.audit.write(
+            event="answered",
+            fit=binding.fit,
+            step=binding.step,
+            question=binding.question,
+            fields={name: list(shape) for name, shape in schema.field_shapes.items()},
+            n_images=len(self.images),
+            bytes=8 * schema.length,
+            masked=binding.is_masked,
+            roster=list(binding.roster),
+            transcript=binding.transcript,
+            parameters=asked.parameters_digest,
+            answer=asked.round.answer_digest.hex(),
+        )
+
+
+class _Asked:
+    """A question that is being answered, and the one before until its witnesses have spoken.
+
+    Parameters
+    ----------
+    part : SiteFit or SiteAnalysis
+    question : Question
+    limits : Limits
+    current : Round
+    before : Round or None
+        That of the question before, whose total is used already but not confirmed by witnesses.
+    """
+
+    def __init__(
+        self,
+        part: SiteFit | SiteAnalysis,
+        question: Question,
+        limits: Limits,
+        current: Round,
+        before: Round | None,
+    ) -> None:
+        self.round = current
+        self.place = current.binding.fit, current.binding.step
+        self.is_given = False
+        self._part, self._question, self._limits = part, question, limits
+        self._before = before
+
+    def accept_before(self, verdicts: Mapping[str, bytes]) -> None:
+        """Check the verdicts on the question before, without which no block leaves."""
+        if self._before is not None:
+            self._before.accept(verdicts)
+            self._before = None
+
+    def give(self, decisions: Sequence[bool]) -> None:
+        """Give the total to the copy of the fit, if it is within bounds."""
+        total = self.round.total()
+        self._part.check_total(self._question, self._limits, total)
+        if isinstance(self._part, SiteFit):
+            fact = self.round.binding.data + self.round.total_digest
+            self._part.give(self._question, total, decisions, fact)
+        self.is_given = True
+
+    @property
+    def digest(self) -> str:
+        """Digest of the total."""
+        return self.round.total_digest.hex()
+
+    @property
+    def parameters_digest(self) -> str | None:
+        """Digest of the parameters that this site answered with, None at the start."""
+        if self._question.parameters is None:
+            return None
+        digest = hashlib.blake2b(digest_size=16)
+        for array in parameter_arrays(self._question.parameters).values():
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
 
 def _checked_settings(facts: Any) -> Settings:
     try:
         return settings_from(facts)
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise MessageError("the settings are not those of a fit of this version") from None
+
+
+def _largest_magnitude(images: Any) -> float:
+    finite = np.abs(images[np.isfinite(images)])
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _kept_secret(path: Path) -> bytes:
+    """Return the secret of the site, drawn when it is needed for the first time."""
+    if not path.exists():
+        with replacing(path) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.write_bytes(secrets.token_bytes(32))
+    return path.read_bytes()

@@ -1,4 +1,4 @@
-"""One fit at one site: its images, its latents, and the step that they belong to."""
+"""One fit at one site: its images and latents, and its own copy of the fit."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from anamorph.arrays.devices import Machine, to_host
 from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.answers import Answer, AnswerSchema
+from anamorph.federation.protocol.binding import next_transcript
+from anamorph.federation.protocol.bounds import Bounds
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
-from anamorph.federation.protocol.questions import answer_shapes
-from anamorph.federation.protocol.wire import Message, pack
-from anamorph.federation.site.group_sums import group_sums
-from anamorph.federation.site.latent_store import LatentStore
+from anamorph.federation.protocol.plan import Plan, regrouped_transcript
+from anamorph.federation.protocol.questions import NORMS, answer_shapes
 from anamorph.federation.site.policy import Policy
-from anamorph.federation.site.published_parameters import PublishedParameters
+from anamorph.federation.site.replica import Question, Replica
+from anamorph.federation.site.states import KeptState, StateStore
+from anamorph.fitting.em import Fit
+from anamorph.fitting.limits import Limits
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.sums import FIELDS, Move, Sums
+from anamorph.fitting.state import State
+from anamorph.fitting.sums import Sums
 from anamorph.images.collection import ImageCollection
 from anamorph.model.generator import Generator
+from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
 from anamorph.model.settings import Settings
 
@@ -39,6 +45,9 @@ class Holdings:
         All N images of the site.
     identities : N texts or numbers
         One for each image, unique over all sites. Starting latents are drawn from them.
+    secret : bytes
+        Starting latents are drawn with it, so that nobody else knows them. Empty: they are drawn
+        as by a fit on one machine.
     columns : dict
         N values for each column by which analyses may group or weight images.
     policy : Policy
@@ -49,9 +58,21 @@ class Holdings:
 
     images: ImageCollection
     identities: Sequence[int | str]
+    secret: bytes
     columns: Mapping[str, Sequence[str]]
     policy: Policy
     machine: Machine
+
+    def seed(self, seed: int) -> int:
+        """Return the seed of the starting latents at this site."""
+        if not self.secret:
+            return seed
+        digest = hashlib.blake2b(seed.to_bytes(16, "little"), key=self.secret, digest_size=8)
+        return int.from_bytes(digest.digest(), "little")
+
+    def encoded(self, settings: Settings, parameters: Parameters) -> Float64Array:
+        """Return the most probable latents (N, K) of the images under a model."""
+        return Predictor(Generator(settings, parameters), self.machine).encode(self.images).latents
 
 
 class SiteFit:
@@ -59,131 +80,182 @@ class SiteFit:
 
     Parameters
     ----------
-    name : str
-        Name of the fit.
-    settings : Settings
-        Settings of the fit.
+    plan : Plan
     holdings : Holdings
         Of the site.
     folder : Path
-        For latents, and for sums that are too large for memory.
+        For states, and for sums that are too large for memory.
 
     Attributes
     ----------
-    step : int or None
-        The step that was answered last. None after a failure, when it is not known.
-    answer : Answer or None
-        The answer to that step.
-    content : str
-        Digest of everything that the answer depends on.
+    transcript : str
+        Digest of all that led to the next question.
+    roster : tuple of str
+        The sites that take part since the last restore.
+    is_begun : bool
+        Whether the site knows where the fit stands.
     """
 
-    def __init__(self, name: str, settings: Settings, holdings: Holdings, folder: Path) -> None:
-        self.name = name
-        self.settings = settings
+    def __init__(self, plan: Plan, holdings: Holdings, folder: Path) -> None:
+        self.plan = plan
+        self.store = StateStore(folder)
         self.cohort = place_cohort(
-            holdings.machine, holdings.images, settings, holdings.identities, scratch=folder
+            holdings.machine, holdings.images, plan.settings, holdings.identities, scratch=folder
         )
-        self.published = PublishedParameters(settings)
-        self.step: int | None = None
-        self.answer: Answer | None = None
-        self.content = ""
-        self._holdings, self._store = holdings, LatentStore(folder)
-        self._request = ""
+        self.roster: tuple[str, ...] = ()
+        self.transcript = ""
+        self.is_begun = False
+        self._holdings = holdings
+        self._replica: Replica | None = None
+        self._bounds = Bounds(plan.settings, plan.agreement.largest)
         self._lacks_latents = False
 
-    def go_back(self, target: int, step: int, *, was_there: bool, may_encode: bool) -> None:
-        """Go back to the latents after a step, and continue the numbering from another.
+    # ---- where the fit stands
+
+    def begin(self, iteration: int, roster: Sequence[str]) -> None:
+        """Go back to the state after an iteration, and continue with some sites.
 
         Parameters
         ----------
-        target : int
-            The step whose latents are restored. 0: none.
-        step : int
-            The number from which steps continue.
-        was_there : bool
-            Whether this site had reached the target. A site that was away when a step was taken has
-            older latents, which do not belong to it.
-        may_encode : bool
-            Whether missing latents may be computed by encoding the images, once parameters arrive.
+        iteration : int
+            0: the beginning.
+        roster : list of str
+            If others took part before, latents are updated first (`Fit.regroup`).
+
+        Raises
+        ------
+        StaleStepError
+            If this site has no such state.
         """
-        n_images = len(self._holdings.images)
-        latents = self._store.load(target, n_images) if target and was_there else None
-        if target and latents is None and not may_encode:
-            raise StaleStepError(f"this site has no latents of step {target}")
-        if latents is not None:
-            self.cohort.restore(latents)
-        kept = 0 if latents is None else target
-        self._store.drop(before=kept, after=kept)
-        self.cohort.withdraw()
-        self.published = PublishedParameters(self.settings)
-        self.step, self.answer = step, None
-        self._lacks_latents = bool(target) and latents is None
+        self.stop()
+        plan, roster = self.plan, tuple(sorted(roster))
+        kept = self.store.load(iteration, len(self._holdings.images)) if iteration else None
+        if iteration and kept is None:
+            raise StaleStepError(f"this site has no state after iteration {iteration}")
+        self._bounds = Bounds(plan.settings, plan.agreement.largest, kept.norms if kept else None)
+        self.transcript = kept.transcript if kept else plan.transcript
+        if kept is not None and kept.latents is not None:
+            self.cohort.restore(kept.latents)
+        self._lacks_latents = kept is not None and kept.latents is None
+        if kept is not None and kept.roster != roster:
+            self.transcript = regrouped_transcript(self.transcript, roster)
+        elif self._lacks_latents:
+            raise StaleStepError("this site was away: it comes back as a change of the roster")
+        self.roster = roster
+        self._replica = Replica(
+            plan.settings, plan.seed, plan.ending, lambda fit: _Checkpoints(self, fit, kept)
+        )
+        self.is_begun = True
 
-    def take_block(self, message: Message) -> None:
-        """Take a block of one parameter array, after freeing the array that it replaces."""
-        self.cohort.withdraw()
-        self.published.take_block(message)
+    def stop(self) -> None:
+        """Forget where the fit stands, until a state is restored."""
+        if self._replica is not None:
+            self._replica.abandon()
+        self._replica, self.is_begun = None, False
 
-    def take_parameters(self, published: Message | None) -> None:
-        """Take the parameters that come with a question, if there are any."""
-        if published is None:
+    def keep(self, state: State) -> None:
+        """Write a state and the latents that go with it, if an iteration led to it."""
+        if state.turn is None:
             return
-        if self.published.take(published):
-            self.cohort.publish(self.published.parameters().beside(self.cohort.namespace))
+        latents = to_host(self.cohort.latents_before_turn)
+        norms = self._bounds.norms
+        settings = self.plan.settings
+        self.store.save(KeptState(state, latents, self.transcript, norms, self.roster, settings))
 
-    def request(self, question: str, arguments: Mapping[str, Any]) -> str:
-        """Return the digest of a question and the published parameters, the same at all sites."""
-        asked = pack({"question": question, "arguments": dict(arguments)})
-        return _digest(asked + self.published.digest.encode())
+    # ---- questions
 
-    def is_repeated(self, step: int, request: str) -> bool:
-        """Return whether a question repeats the last one."""
-        return (step, request) == (self.step, self._request)
+    def question(self) -> Question:
+        """Return the question that comes next."""
+        if self._replica is None:
+            raise StaleStepError("this site does not know where the fit stands: restore a state")
+        with self._holdings.machine.threads():
+            question = self._replica.next_question()
+        if question is None:
+            raise StaleStepError("the fit is finished: there are no more questions")
+        return question
 
-    def check_next(self, step: int) -> None:
-        """Raise a StaleStepError unless a step is the next one."""
-        if self.step is None:
-            raise StaleStepError("this site does not know the step of the fit: restore one")
-        if step != self.step + 1:
-            raise StaleStepError(f"this site is at step {self.step}, but was asked step {step}")
+    def limits(self, question: Question) -> Limits:
+        """Return the limits of what an image contributes to the answer."""
+        return self._bounds.limits(question.name, question.parameters)
 
-    def content_of(self, question: str, request: str) -> str:
-        """Return the digest of everything that the answer to a question depends on here."""
-        if question in _ABOUT_IMAGES_ALONE:
-            return question
-        return request + _digest(to_host(self.cohort.latents).tobytes())
+    def schema(self, question: Question) -> AnswerSchema:
+        """Return the schema of the answer."""
+        return AnswerSchema(answer_shapes(question.name, self.plan.settings, {}))
 
-    def answer_next(self, message: Message, request: str, content: str) -> Answer:
-        """Answer the next question. Changed latents are on disk before the answer leaves."""
-        step, question, arguments = message["step"], message["question"], message["arguments"]
-        self.step, self.answer = None, None  # until everything has succeeded
-        if self._lacks_latents:
-            self.cohort.restore(self._encoded_latents())
-        before = self.cohort.latents
-        schema = AnswerSchema(answer_shapes(question, self.settings, arguments))
-        if question in FIELDS:
-            move = arguments.get("move")
-            given = {**arguments, "move": None if move is None else Move(**move)}
-            sums: Sums = self.cohort.answer(question, **given).in_memory()
-        else:
-            held = self._holdings
-            sums = group_sums(self._encoded_latents(), held.columns, arguments, held.policy)
+    def exponents(self, question: Question, limits: Limits) -> dict[str, int]:
+        """Return the fixed-point ranges of the answer."""
+        n_images = self.plan.agreement.n_images(self.roster)
+        return self._bounds.exponents(question.name, limits, self.schema(question), n_images)
+
+    def content(self, question: Question) -> str:
+        """Return the digest of everything that the answer depends on here."""
+        if question.name in _ABOUT_IMAGES_ALONE:
+            return question.name
+        digest = hashlib.blake2b(question.name.encode(), digest_size=16)
+        digest.update(self.transcript.encode())
+        digest.update(to_host(self.cohort.latents).tobytes())
+        return digest.hexdigest()
+
+    def answer(self, question: Question, limits: Limits) -> Answer:
+        """Answer a question, with contributions of images within limits."""
+        with self._holdings.machine.threads():
+            if question.parameters is not None:
+                self.cohort.publish(question.parameters.beside(self.cohort.namespace))
+            if self._lacks_latents:
+                assert question.parameters is not None
+                encoded = self._holdings.encoded(self.plan.settings, question.parameters)
+                self.cohort.restore(encoded)
+                self._lacks_latents = False
+            arguments = dict(question.arguments)
+            if "seed" in arguments:
+                arguments["seed"] = self._holdings.seed(arguments["seed"])
+            self.cohort.limits = limits
+            sums = self.cohort.answer(question.name, question.move, **arguments).in_memory()
+        schema = self.schema(question)
+        if NORMS[0] in schema.shapes:
+            norms = zip(NORMS, self.cohort.squared_norms, strict=True)
+            fields = {name: np.asarray(value) for name, value in norms}
+            sums = Sums(sums.n_images, sums.fields | fields)
         if {name: value.shape for name, value in sums.fields.items()} != schema.field_shapes:
-            raise SiteFailure(f"the sums of {question} have wrong shapes")
-        answer = Answer(sums, schema)
-        if self.cohort.latents is not before or self._lacks_latents:
-            self._store.save(step, to_host(self.cohort.latents))
-        self._store.drop(before=message["keep_from"])
-        self._lacks_latents = False
-        self.step, self.answer, self.content, self._request = step, answer, content, request
-        return answer
+            raise SiteFailure(f"the sums of {question.name} have wrong shapes")
+        return Answer(sums, schema)
 
-    def _encoded_latents(self) -> Float64Array:
-        """Return the most probable latents (N, K) of the images under the published parameters."""
-        generator = Generator(self.settings, self.published.parameters())
-        return Predictor(generator, self._holdings.machine).encode(self._holdings.images).latents
+    def check_total(self, question: Question, limits: Limits, total: Sums) -> None:
+        """Raise a VerificationError if a total exceeds its bounds."""
+        n_images = self.plan.agreement.n_images(self.roster)
+        self._bounds.check_total(question.name, limits, total, n_images)
+
+    def give(self, question: Question, total: Sums, decisions: Sequence[bool], fact: bytes) -> None:
+        """Give a verified total to the copy of the fit, which runs to its next question.
+
+        Parameters
+        ----------
+        question : Question
+        total : Sums
+        decisions : list of bool
+            Which steps the coordinator took (`Replica.give`).
+        fact : bytes
+            The question and the digest of its total, for the transcript.
+        """
+        assert self._replica is not None
+        self.transcript = next_transcript(self.transcript, fact)
+        sums = self._bounds.learn(question.name, total)
+        with self._holdings.machine.threads():
+            self._replica.give(sums, decisions)
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+class _Checkpoints:
+    """Where the copy of a fit begins, and what it keeps (`fitting.run.Checkpoints`)."""
+
+    def __init__(self, site_fit: SiteFit, fit: Fit, kept: KeptState | None) -> None:
+        self._site_fit, self._fit, self._kept = site_fit, fit, kept
+
+    def read(self) -> State | None:
+        if self._kept is None:
+            return None
+        if self._kept.roster == self._site_fit.roster:
+            return self._kept.state
+        return self._fit.regroup(self._kept.state)
+
+    def write(self, state: State) -> None:
+        self._site_fit.keep(state)

@@ -1,8 +1,11 @@
-"""The ledger of a site: which fits it took part in, and for which roster it answered what.
+"""The ledger of a site: the fits it took part in, and for which roster it answered what.
 
-Two totals over different rosters reveal their difference. Therefore a site answers the same request
-(question, arguments, parameters and latents) for one roster only, and lets the roster of a fit
-change only as often as its policy allows. The ledger is on disk, and survives a restart.
+A line is on the disk before anything that it is about leaves the site, and survives a restart:
+
+- A step is taken once. Steps only grow, so no key, mask or answer is ever used for two questions.
+- Two totals over different rosters reveal their difference: the same content (question, transcript
+  and latents) is answered for one roster only, and the policy limits how often rosters change.
+- A fit whose totals could not be verified is stopped for good.
 """
 
 from __future__ import annotations
@@ -11,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anamorph.federation.protocol.errors import PolicyError, RosterError
-from anamorph.federation.protocol.wire import Message
+from anamorph.federation.protocol.errors import PolicyError, RosterError, StaleStepError
 from anamorph.federation.site.append_only import JsonLines
 from anamorph.federation.site.policy import Policy
 from anamorph.fitting.sums import ANALYSES
@@ -29,10 +31,12 @@ class _FitRecord:
     """The record of one fit."""
 
     last_step: int = 0
+    counts: dict[str, int] | None = None
     roster: tuple[str, ...] | None = None
     n_roster_changes: int = 0
     n_iterations: int = 0
     is_counted: bool = False
+    stopped: str = ""
     rosters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -54,19 +58,76 @@ class Ledger:
         for line in self._lines.read():
             self._apply(line)
 
-    def begin(self, fit: str) -> None:
-        """Record that a fit exists."""
-        if fit not in self._fits:
-            self._write(fit=fit)
-
-    def count(self, fit: str, question: str) -> None:
-        """Count what the policy limits: fits, their iterations, and questions of analyses.
+    def begin(self, fit: str, counts: dict[str, int]) -> None:
+        """Record a fit, and how many images its sites have.
 
         Raises
         ------
         PolicyError
-            If the limit is reached.
+            If the fit was stopped, or began with other numbers.
         """
+        record = self._fits.get(fit)
+        if record is not None and record.stopped:
+            raise PolicyError(
+                f"fit {fit} was stopped here for good ({record.stopped}): find out why, then "
+                "start another fit"
+            )
+        if record is not None and record.counts is not None:
+            if any(counts.get(name) != number for name, number in record.counts.items()):
+                raise PolicyError(f"fit {fit} began with other numbers of images: they are fixed")
+        else:
+            self._write(fit=fit, counts=counts)
+
+    def stop(self, fit: str, reason: str) -> None:
+        """Record that a fit is stopped for good."""
+        self._write(fit=fit, stopped=reason)
+
+    def take_step(self, fit: str, step: int) -> None:
+        """Record that a fit takes a step, which must be higher than all before."""
+        last = self.last_step(fit)
+        if step <= last:
+            raise StaleStepError(f"step {step} was taken before: this site has reached {last}")
+        self._write(fit=fit, step=step)
+
+    def last_step(self, fit: str) -> int:
+        """Return the highest step of a fit that this site has seen."""
+        return self._fits[fit].last_step
+
+    def admit(
+        self, fit: str, step: int, question: str, roster: tuple[str, ...], content: str
+    ) -> None:
+        """Record a question before it is answered, or refuse what the policy does not allow.
+
+        Parameters
+        ----------
+        fit : str
+        step : int
+            Higher than all before.
+        question : str
+        roster : tuple of str
+            The sites that are asked.
+        content : str
+            Digest of everything that the answer depends on.
+
+        Raises
+        ------
+        PolicyError
+            If a limit is reached.
+        RosterError
+            If the same content was answered for another roster, or rosters changed too often.
+        """
+        line: dict[str, Any] = {"fit": fit, "step": step, "question": question}
+        if step <= self.last_step(fit):
+            raise StaleStepError(f"step {step} was taken before")
+        line |= self._counted(fit, question)
+        if question not in _HARMLESS:
+            owner = _ANALYSES if question in ANALYSES else fit
+            self._check_roster(self._fits.get(owner, _FitRecord()), content, roster)
+            line |= {"content": content, "roster": list(roster), "owner": owner}
+        self._write(**line)
+
+    def _counted(self, fit: str, question: str) -> dict[str, bool]:
+        """Return what a question counts as, or raise a PolicyError if the limit is reached."""
         record, policy = self._fits[fit], self._policy
         if question in ANALYSES:
             if self._n_analyses >= policy.analyses:
@@ -74,52 +135,18 @@ class Ledger:
                     f"this site has answered all {policy.analyses} questions of analyses that "
                     "its policy allows: raise 'analyses' to allow more"
                 )
-            self._write(fit=fit, analysis=True)
-        elif not record.is_counted:
-            if sum(known.is_counted for known in self._fits.values()) >= policy.fits:
-                raise PolicyError(
-                    f"this site takes part in {policy.fits} fits with these images, and this "
-                    "would be one more: raise 'fits' in its policy to allow it"
-                )
-            self._write(fit=fit, counted=True)
-        if question == "update_latents":
-            if record.n_iterations >= policy.iterations:
-                raise PolicyError(
-                    f"this site takes part in at most {policy.iterations} iterations of a fit"
-                )
-            self._write(fit=fit, iteration=True)
-
-    def last_step(self, fit: str) -> int:
-        """Return the highest step of a fit that this site has seen."""
-        return self._fits[fit].last_step
-
-    def note_step(self, fit: str, step: int) -> None:
-        """Record that a fit has reached a step."""
-        self._write(fit=fit, step=step)
-
-    def admit(self, message: Message, content: str) -> None:
-        """Record a question, or refuse what would reveal single sites.
-
-        Parameters
-        ----------
-        message : Message
-            The question, with its fit, its step and the roster of sites that are asked. The masks
-            of the roster hide the answer, if the message has keys.
-        content : str
-            Digest of everything that the answer depends on.
-
-        Raises
-        ------
-        RosterError
-            If the same content was answered for another roster, or rosters changed too often.
-        """
-        fit, question = message["fit"], message["question"]
-        line: dict[str, Any] = {"fit": fit, "step": message["step"]}
-        if message["keys"] is not None and question not in _HARMLESS:
-            owner, roster = _ANALYSES if question in ANALYSES else fit, sorted(message["roster"])
-            self._check_roster(self._fits.get(owner, _FitRecord()), content, tuple(roster))
-            line |= {"content": content, "roster": roster, "owner": owner}
-        self._write(**line)
+            return {"analysis": True}
+        if question == "update_latents" and record.n_iterations >= policy.iterations:
+            raise PolicyError(
+                f"this site takes part in at most {policy.iterations} iterations of a fit"
+            )
+        n_fits = sum(known.is_counted for known in self._fits.values())
+        if not record.is_counted and n_fits >= policy.fits:
+            raise PolicyError(
+                f"this site takes part in {policy.fits} fits with these images, and this "
+                "would be one more: raise 'fits' in its policy to allow it"
+            )
+        return {"counted": True, "iteration": question == "update_latents"}
 
     def _check_roster(self, record: _FitRecord, content: str, roster: tuple[str, ...]) -> None:
         before = record.rosters.get(content)
@@ -144,6 +171,8 @@ class Ledger:
         record.last_step = max(record.last_step, line.get("step", 0))
         record.n_iterations += bool(line.get("iteration"))
         record.is_counted |= bool(line.get("counted"))
+        record.stopped = line.get("stopped", record.stopped)
+        record.counts = line.get("counts", record.counts)
         self._n_analyses += bool(line.get("analysis"))
         if "roster" in line:
             roster = tuple(line["roster"])

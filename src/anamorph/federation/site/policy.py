@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,12 @@ class Policy:
         ):
             if given > most:
                 raise PolicyError(f"this site allows at most {most} {what}, got {given}")
+
+    def check_counts(self, counts: Mapping[str, int]) -> None:
+        """Raise a PolicyError if one site has nearly all images."""
+
+    def check_total(self, n_images: int, n_components: int) -> None:
+        """Raise a PolicyError if there are too few images for a number of components."""
 
     def check_roster(self, name: str, roster: list[str], is_masked: bool) -> None:
         """Raise an error for a roster without this site, or one that would not hide its sums."""

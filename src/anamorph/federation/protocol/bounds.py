@@ -1,0 +1,226 @@
+"""Public bounds on what an image contributes to each sum, and the fixed-point ranges they give.
+
+Everybody computes them from what everybody knows: settings, the parameters of the fit, the agreed
+number of images and range of intensities, and earlier totals. So the range of a masked sum is known
+before its values are, no site ever has to say that its values do not fit, and a total that exceeds
+the number of images times the bound is refused.
+
+Norms of derivatives are bounded by ten times their root mean square over all images when the same
+question was asked before, and the first time by the derivatives of the most extreme images that the
+agreed range of intensities allows. Latents are bounded by ten times what the prior expects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from anamorph.arrays.typing import Array, Float64Array
+from anamorph.federation.protocol.answers import N_IMAGES, AnswerSchema
+from anamorph.federation.protocol.errors import VerificationError
+from anamorph.federation.protocol.questions import NORMS
+from anamorph.federation.protocol.schemas import LEAST_EXPONENT, MOST_EXPONENT
+from anamorph.fitting.limits import Limits
+from anamorph.fitting.sums import Sums
+from anamorph.model.generator import Generator
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import Settings
+
+#: How far above the usual contribution of an image the bound is.
+_ROOM = 10.0
+# Latents at the start are drawn from a standard normal distribution, and beyond it never.
+_STARTING_LATENT = 12.0
+_LOG_DETERMINANT_PER_LATENT = 100.0
+_MOST_WEIGHT = 2.0**20  # of an image in an analysis
+#: Two parties may round a bound to neighbouring powers of two.
+_EXPONENT_SLACK = 1
+
+
+class Bounds:
+    """What one image may contribute to the sums of one fit.
+
+    Parameters
+    ----------
+    settings : Settings
+    largest : float
+        No intensity at any site exceeds this.
+    norms : dict, optional
+        Root mean squares of the norms of gradients and Hessians in earlier totals, by question;
+        by default nothing was asked yet.
+    """
+
+    def __init__(
+        self, settings: Settings, largest: float, norms: Mapping[str, list[float]] | None = None
+    ) -> None:
+        self._settings, self._largest = settings, largest
+        self.norms = dict(norms or {})
+
+    def limits(self, question: str, parameters: Parameters | None) -> Limits:
+        """Return the limits of contributions to the answer to a question.
+
+        Parameters
+        ----------
+        question : str
+        parameters : Parameters or None
+            That the question is about. None at the start, when there are none.
+        """
+        n_voxels = math.prod(self._settings.space)
+        squares = n_voxels * (4 * self._largest) ** 2
+        if parameters is None:
+            return Limits(_STARTING_LATENT, 0, 0, 0, 0, 0, squares)
+        generator = Generator(self._settings, parameters)
+        precision = generator.prior_precision
+        covariance = np.linalg.inv(precision)
+        expected = np.trace(np.linalg.inv(parameters.latent_precision))
+        extremes = self._extremes(generator, question)
+        gradient, hessian = (
+            [_ROOM * norm for norm in self.norms[question]]
+            if question in self.norms
+            else [_norm_of(field) for field in extremes[1:]]
+        )
+        n_latents = len(precision)
+        log_determinant = abs(float(np.linalg.slogdet(precision)[1]))
+        return Limits(
+            latent=_ROOM * math.sqrt(expected),
+            gradient=gradient,
+            hessian=hessian,
+            log_likelihood=4 * float(np.abs(extremes[0]).max()) + n_voxels,
+            log_determinant=log_determinant + _LOG_DETERMINANT_PER_LATENT * n_latents,
+            covariance=1.01 * float(covariance.diagonal().max()),
+            squares=squares,
+        )
+
+    def _extremes(self, generator: Generator, question: str) -> tuple[Array, Array, Array]:
+        """Return log-likelihoods and derivatives of the most extreme images, without warps."""
+        images = self._extreme_images()
+        mean = np.broadcast_to(generator.parameters.mean, images.shape)
+        appearance = np.ascontiguousarray(mean)
+        derivatives = generator.derivatives(appearance, None, images)
+        fields = derivatives.gradient, derivatives.hessian
+        if question == "shape_derivatives" and self._settings.layout.n_shape:
+            fields = generator.shape_derivatives(appearance, derivatives)
+        return derivatives.log_likelihood, *fields
+
+    def _extreme_images(self) -> Array:
+        """Return images (n, C, *space) that are as bright or dark as can be everywhere."""
+        likelihood, n_channels = self._settings.likelihood, self._settings.n_channels
+        lowest, highest = likelihood.value_range
+        colours = np.array(
+            [[max(lowest, -self._largest)] * n_channels, [min(highest, self._largest)] * n_channels]
+        )
+        if likelihood.holds_classes:
+            colours = np.eye(n_channels)
+        ones = np.ones(self._settings.space)
+        images: Array = np.multiply.outer(colours, ones).astype(np.float32)
+        return images
+
+    def of_fields(self, question: str, limits: Limits, schema: AnswerSchema) -> dict[str, float]:
+        """Return the largest number that one image adds to any entry of each field."""
+        n_voxels = math.prod(self._settings.space)
+        weight = 1.0 if question == "mean_derivatives" else limits.latent
+        z = limits.latent * (_MOST_WEIGHT if question == "statistics" else 1.0)
+        bounds = {
+            N_IMAGES: 1.0,
+            "count": 1.0,
+            "total": self._largest,
+            "squares": max(limits.squares, 1.0),
+            "observed": float(n_voxels),
+            "n_unimproved": 1.0,
+            "latent_sum": z,
+            "latent_scatter": z * limits.latent,
+            "covariance_sum": limits.covariance,
+            "log_likelihood": limits.log_likelihood,
+            "log_determinant_sum": limits.log_determinant,
+            "gradient": weight * limits.gradient,
+            "hessian": weight**2 * limits.hessian,
+            NORMS[0]: limits.gradient**2,
+            NORMS[1]: limits.hessian**2,
+            "group_size": 1.0,
+            "weight_sum": _MOST_WEIGHT,
+        }
+        return {name: bounds[name] for name in schema.shapes}
+
+    def exponents(
+        self, question: str, limits: Limits, schema: AnswerSchema, n_images: int
+    ) -> dict[str, int]:
+        """Return e for each field: its total is at most 2^e.
+
+        Parameters
+        ----------
+        question : str
+        limits : Limits
+        schema : AnswerSchema
+        n_images : int
+            At all sites that answer.
+        """
+        bounds = self.of_fields(question, limits, schema)
+        exponents = {name: math.frexp(n_images * bound)[1] for name, bound in bounds.items()}
+        return {name: min(max(e, LEAST_EXPONENT), MOST_EXPONENT) for name, e in exponents.items()}
+
+    def check_total(self, question: str, limits: Limits, sums: Sums, n_images: int) -> None:
+        """Raise a VerificationError if a total exceeds what the agreed images could add up to.
+
+        Parameters
+        ----------
+        question : str
+        limits : Limits
+        sums : Sums
+            The total.
+        n_images : int
+            As agreed, of all sites that answer.
+        """
+        if sums.n_images != n_images:
+            raise VerificationError(
+                f"the total of {question} is about {sums.n_images} images, but {n_images} were "
+                "agreed on"
+            )
+        schema = AnswerSchema({name: field.shape for name, field in sums.fields.items()})
+        for name, bound in self.of_fields(question, limits, schema).items():
+            if name == N_IMAGES:
+                continue
+            largest = (
+                _largest_norm(sums[name])
+                if name in ("gradient", "hessian")
+                else (_largest_entry(sums[name]))
+            )
+            if largest > 2 ** (1 + _EXPONENT_SLACK) * n_images * bound:
+                raise VerificationError(
+                    f"{name} in the total of {question} is {largest:.3g}, more than {n_images} "
+                    f"images can add up to: a site answered wrong numbers"
+                )
+
+    def learn(self, question: str, sums: Sums) -> Sums:
+        """Learn the usual norms from a total; return the total without them."""
+        if NORMS[0] in sums.fields:
+            means = [sums.scalar(name) / sums.n_images for name in NORMS]
+            self.norms[question] = [math.sqrt(max(mean, 0.0)) for mean in means]
+        fields = {name: value for name, value in sums.fields.items() if name not in NORMS}
+        return Sums(sums.n_images, fields)
+
+
+def check_exponents(announced: Mapping[str, int], own: Mapping[str, int]) -> None:
+    """Raise a VerificationError unless announced exponents are those computed here, to rounding."""
+    if announced.keys() != own.keys():
+        raise VerificationError("the exponents are not those of the fields of this question")
+    for name, exponent in own.items():
+        if abs(announced[name] - exponent) > _EXPONENT_SLACK:
+            raise VerificationError(
+                f"the range of {name} is 2^{exponent} here, but 2^{announced[name]} was announced"
+            )
+
+
+def _norm_of(fields: Array) -> float:
+    """Return the largest norm of the fields (n, ...) of some images."""
+    return float(np.linalg.norm(fields.reshape(len(fields), -1).astype(np.float64), axis=1).max())
+
+
+def _largest_norm(field: Float64Array) -> float:
+    """Return the largest norm of the columns (n, ...) of a sum."""
+    return max((float(np.linalg.norm(column)) for column in field), default=0.0)
+
+
+def _largest_entry(field: Any) -> float:
+    return float(np.abs(field).max()) if np.size(field) else 0.0

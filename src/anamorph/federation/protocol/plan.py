@@ -1,0 +1,51 @@
+"""The plan of a fit: what the coordinator proposes, and all sites agree on before the first sum."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from anamorph.federation.protocol.agreement import Agreement
+from anamorph.federation.protocol.binding import next_transcript
+from anamorph.fitting.run import Ending
+from anamorph.model.settings import Settings
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit is to do, as the coordinator proposes and all sites agree.
+
+    Attributes
+    ----------
+    name : str
+        Of the fit.
+    settings : Settings
+    seed : int
+    ending : Ending
+    agreement : Agreement
+    """
+
+    name: str
+    settings: Settings
+    seed: int
+    ending: Ending
+    agreement: Agreement
+
+    @property
+    def transcript(self) -> str:
+        """The transcript before the first question."""
+        facts = [self.name, asdict(self.settings), self.seed, asdict(self.ending)]
+        counts = [dict(self.agreement.counts), self.agreement.exponent]
+        return next_transcript("", json.dumps([*facts, *counts]).encode())
+
+
+def regrouped_transcript(transcript: str, roster: Sequence[str]) -> str:
+    """Return the transcript from which a fit continues with other sites."""
+    return next_transcript(transcript, json.dumps(list(roster)).encode())
+
+
+def analysis_transcript(name: str, agreement: Agreement) -> str:
+    """Return the transcript of an analysis."""
+    facts = [name, dict(agreement.counts), agreement.exponent]
+    return next_transcript("", json.dumps(facts).encode())

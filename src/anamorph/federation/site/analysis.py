@@ -1,0 +1,140 @@
+"""An analysis at one site, under a model that the site has computed itself.
+
+A coordinator that could choose the model would choose what sums of latents tell. So it only says
+which model it means, by a summary of its parameters, and the site looks for it among those of the
+fits that it took part in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anamorph.arrays.typing import Float64Array
+from anamorph.federation.protocol.agreement import Agreement
+from anamorph.federation.protocol.answers import Answer, AnswerSchema
+from anamorph.federation.protocol.bounds import Bounds
+from anamorph.federation.protocol.errors import PolicyError
+from anamorph.federation.protocol.plan import analysis_transcript
+from anamorph.federation.protocol.questions import answer_shapes
+from anamorph.federation.protocol.sketches import array_sizes, differ, summary
+from anamorph.federation.site.fit import Holdings
+from anamorph.federation.site.group_sums import group_sums
+from anamorph.federation.site.replica import Question
+from anamorph.federation.site.states import StateStore
+from anamorph.fitting.limits import Limits, shrink
+from anamorph.fitting.sums import Sums
+from anamorph.model.parameters import Parameters
+from anamorph.model.settings import Settings
+from anamorph.storage.modelfile import parameter_arrays
+
+
+class SiteAnalysis:
+    """What a site keeps during an analysis (the same interface as `SiteFit` for questions).
+
+    Parameters
+    ----------
+    name : str
+    settings : Settings
+    parameters : Parameters
+        Of a fit that this site took part in.
+    agreement : Agreement
+    roster : tuple of str
+    holdings : Holdings
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        parameters: Parameters,
+        agreement: Agreement,
+        roster: Sequence[str],
+        holdings: Holdings,
+    ) -> None:
+        self.name, self.roster = name, tuple(sorted(roster))
+        self.settings, self.agreement = settings, agreement
+        self.transcript = analysis_transcript(name, agreement)
+        self._parameters, self._holdings = parameters, holdings
+        self._bounds = Bounds(settings, agreement.largest)
+        self._arguments: dict[str, Any] = {}
+        self._latents: Float64Array | None = None
+
+    def take_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """Take the arguments of the question, which were checked."""
+        self._arguments = dict(arguments)
+
+    def question(self) -> Question:
+        """Return the question that is answered."""
+        return Question("statistics", self._parameters, None, self._arguments)
+
+    def limits(self, question: Question) -> Limits:
+        """Return the limits of what an image contributes to the answer."""
+        return self._bounds.limits(question.name, question.parameters)
+
+    def schema(self, question: Question) -> AnswerSchema:
+        """Return the schema of the answer."""
+        return AnswerSchema(answer_shapes(question.name, self.settings, question.arguments))
+
+    def exponents(self, question: Question, limits: Limits) -> dict[str, int]:
+        """Return the fixed-point ranges of the answer."""
+        n_images = self.agreement.n_images(self.roster)
+        return self._bounds.exponents(question.name, limits, self.schema(question), n_images)
+
+    def content(self, question: Question) -> str:
+        """Return the digest of everything that the answer depends on here."""
+        facts = json.dumps([question.name, question.arguments], sort_keys=True)
+        digest = hashlib.blake2b(facts.encode(), digest_size=16)
+        for array in parameter_arrays(self._parameters).values():
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def answer(self, question: Question, limits: Limits) -> Answer:
+        """Answer the question, with latents within limits."""
+        held = self._holdings
+        with held.machine.threads():
+            if self._latents is None:
+                self._latents = held.encoded(self.settings, self._parameters)
+        latents = self._latents.copy()
+        shrink(latents, limits.latent)
+        sums = group_sums(latents, held.columns, question.arguments, held.policy)
+        return Answer(sums, self.schema(question))
+
+    def check_total(self, question: Question, limits: Limits, total: Sums) -> None:
+        """Raise a VerificationError if a total exceeds its bounds."""
+        n_images = self.agreement.n_images(self.roster)
+        if total.n_images <= n_images:  # a group may leave images out
+            self._bounds.check_total(question.name, limits, total, total.n_images)
+
+
+def find_model(folder: Path, given: Float64Array) -> tuple[Settings, Parameters]:
+    """Return the model that a summary stands for, from the states of the fits of this site.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds a folder for each fit.
+    given : (n, 3)
+        Summary of the parameters.
+
+    Raises
+    ------
+    PolicyError
+        If this site took part in no fit that ended in such a model.
+    """
+    for fit in sorted(folder.glob("*")) if folder.is_dir() else []:
+        store = StateStore(fit)
+        for iteration in reversed(store.iterations()):
+            settings, parameters = store.model(iteration)
+            arrays = parameter_arrays(parameters)
+            if not differ(summary(arrays), given, array_sizes(arrays)):
+                return settings, parameters
+    raise PolicyError(
+        "this site took part in no fit that ended in this model: it analyses only models that it "
+        "has computed itself"
+    )
