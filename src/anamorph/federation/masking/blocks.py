@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Iterator
 from typing import IO
 
@@ -29,7 +30,8 @@ class Blocks:
         self._blocks: list[Residues] = []
         self._file: IO[bytes] | None = None
         if is_large(schema.length):
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (it goes with this object)
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            weakref.finalize(self, self._file.close)
         self._digests: list[bytes] = []
 
     @property
