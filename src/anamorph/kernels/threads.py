@@ -17,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -52,6 +52,12 @@ def use_threads(count: int | None) -> Iterator[None]:
         _requested.reset(token)
 
 
+@cache
+def _controller() -> ThreadpoolController:
+    """Return what controls BLAS; to look for it takes ten milliseconds, so it is done once."""
+    return ThreadpoolController()
+
+
 class _OneBlasThread:
     """Keeps BLAS to one thread within ``with`` blocks, which may overlap."""
 
@@ -61,7 +67,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._n_inside == 0:
-                self._limit = threadpool_limits(1, "blas")
+                self._limit = _controller().limit(limits=1, user_api="blas")
             self._n_inside += 1
 
     def __exit__(self, *error: object) -> None:

@@ -6,7 +6,7 @@ before its values are, no site ever has to say that its values do not fit, and a
 the number of images times the bound is refused.
 
 Norms of derivatives are bounded by ten times their root mean square over all images when the same
-question was asked before, and the first time by the derivatives of the most extreme images that the
+question was asked before, and the first time by twice those of the most extreme images that the
 agreed range of intensities allows. Latents are bounded by ten times what the prior expects.
 """
 
@@ -31,6 +31,7 @@ from anamorph.model.settings import Settings
 
 #: How far above the usual contribution of an image the bound is.
 _ROOM = 10.0
+_ROOM_OF_EXTREMES = 2.0
 # Latents at the start are drawn from a standard normal distribution, and beyond it never.
 _STARTING_LATENT = 12.0
 _LOG_DETERMINANT_PER_LATENT = 100.0
@@ -48,8 +49,8 @@ class Bounds:
     largest : float
         No intensity at any site exceeds this.
     norms : dict, optional
-        Root mean squares of the norms of gradients and Hessians in earlier totals, by question;
-        by default nothing was asked yet.
+        By question, as its last total showed it: root mean squares of the norms of gradients and
+        of Hessians, and the mean log-likelihood. By default nothing was asked yet.
     """
 
     def __init__(
@@ -75,26 +76,24 @@ class Bounds:
         precision = generator.prior_precision
         covariance = np.linalg.inv(precision)
         expected = np.trace(np.linalg.inv(parameters.latent_precision))
-        extremes = self._extremes(generator, question)
-        gradient, hessian = (
-            [_ROOM * norm for norm in self.norms[question]]
-            if question in self.norms
-            else [_norm_of(field) for field in extremes[1:]]
-        )
+        usual, room = self.norms.get(question), _ROOM
+        if usual is None:
+            usual, room = self._extremes(generator, question), _ROOM_OF_EXTREMES
+        gradient, hessian, log_likelihood = (room * norm for norm in usual)
         n_latents = len(precision)
         log_determinant = abs(float(np.linalg.slogdet(precision)[1]))
         return Limits(
             latent=_ROOM * math.sqrt(expected),
             gradient=gradient,
             hessian=hessian,
-            log_likelihood=4 * float(np.abs(extremes[0]).max()) + n_voxels,
+            log_likelihood=log_likelihood + room * n_voxels * self._settings.n_channels,
             log_determinant=log_determinant + _LOG_DETERMINANT_PER_LATENT * n_latents,
             covariance=1.01 * float(covariance.diagonal().max()),
             squares=squares,
         )
 
-    def _extremes(self, generator: Generator, question: str) -> tuple[Array, Array, Array]:
-        """Return log-likelihoods and derivatives of the most extreme images, without warps."""
+    def _extremes(self, generator: Generator, question: str) -> list[float]:
+        """Return norms of derivatives, and log-likelihoods, of images as extreme as can be."""
         images = self._extreme_images()
         mean = np.broadcast_to(generator.parameters.mean, images.shape)
         appearance = np.ascontiguousarray(mean)
@@ -102,7 +101,8 @@ class Bounds:
         fields = derivatives.gradient, derivatives.hessian
         if question == "shape_derivatives" and self._settings.layout.n_shape:
             fields = generator.shape_derivatives(appearance, derivatives)
-        return derivatives.log_likelihood, *fields
+        largest = float(np.abs(derivatives.log_likelihood).max())
+        return [*(_norm_of(field) for field in fields), largest]
 
     def _extreme_images(self) -> Array:
         """Return images (n, C, *space) that are as bright or dark as can be everywhere."""
@@ -193,10 +193,11 @@ class Bounds:
                 )
 
     def learn(self, question: str, sums: Sums) -> Sums:
-        """Learn the usual norms from a total; return the total without them."""
-        if NORMS[0] in sums.fields:
-            means = [sums.scalar(name) / sums.n_images for name in NORMS]
-            self.norms[question] = [math.sqrt(max(mean, 0.0)) for mean in means]
+        """Learn from a total what is usual; return the total without the sums for that."""
+        if "log_likelihood" in sums.fields:
+            squares = [float(sums.fields.get(name, 0.0)) / sums.n_images for name in NORMS]
+            norms = [math.sqrt(max(square, 0.0)) for square in squares]
+            self.norms[question] = [*norms, abs(sums.scalar("log_likelihood")) / sums.n_images]
         fields = {name: value for name, value in sums.fields.items() if name not in NORMS}
         return Sums(sums.n_images, fields)
 

@@ -31,7 +31,7 @@ def summary(arrays: Mapping[str, NDArray[Any]]) -> Float64Array:
             part = flat[first : first + _CHUNK].astype(np.float64)
             total += float(part.sum())
             alternating += float(part[::2].sum() - part[1::2].sum())
-            squares += float(part @ part)
+            squares += float(np.einsum("i,i->", part, part))
         rows.append([total, squares**0.5, alternating])
     return np.array(rows)
 

@@ -406,7 +406,6 @@ class SiteAgent:
         earlier = self._asked
         before = None if earlier is None or earlier.round.is_accepted else earlier.round
         self._asked = _Asked(part, question, limits, current, before)
-        self._record(self._asked)
         return {**sealed, "verdict": verdict}
 
     def _part(self, message: Message) -> SiteFit | SiteAnalysis:
@@ -451,14 +450,12 @@ class SiteAgent:
         """Send a masked block, after the witnesses of the question before have confirmed."""
         asked = self._current(message)
         asked.accept_before(message["verdicts"])
-        block = asked.round.release(message["index"], message["answers"])
-        self.audit.write(
-            event="sent",
-            fit=message["fit"],
-            step=message["step"],
-            block=message["index"],
-            bytes=block.nbytes,
-        )
+        index = message["index"]
+        block = asked.round.release(index, message["answers"])
+        if index == 0:
+            self._record(asked)
+        else:
+            self.audit.write(event="sent", fit=message["fit"], step=message["step"], block=index)
         return {"block": block}
 
     def _total(self, message: Message) -> Message:
