@@ -161,9 +161,7 @@ def leaving(transport, site="site4", question="appearance_derivatives", occurren
 
 @pytest.mark.parametrize("question", ["shape_derivatives", "update_latents", "mean_derivatives"])
 def test_a_fit_goes_on_without_a_site_and_says_so(tmp_path, question):
-    transport = leaving(
-        sites(tmp_path, n_images=17, n_sites=4), question=question, occurrence=3
-    )
+    transport = leaving(sites(tmp_path, n_images=17, n_sites=4), question=question, occurrence=3)
     result, told = fit(transport, terms=GO_ON, n_iter=5)
     assert told.roster == ("site1", "site2", "site3")
     assert len(told.notes) == 1

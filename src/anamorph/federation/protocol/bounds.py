@@ -38,6 +38,7 @@ _LOG_DETERMINANT_PER_LATENT = 100.0
 _MOST_WEIGHT = 2.0**20  # of an image in an analysis
 #: Two parties may round a bound to neighbouring powers of two.
 _EXPONENT_SLACK = 1
+_ROUNDING = 1.01
 
 
 class Bounds:
@@ -186,7 +187,7 @@ class Bounds:
                 if name in ("gradient", "hessian")
                 else (_largest_entry(sums[name]))
             )
-            if largest > 2 ** (1 + _EXPONENT_SLACK) * n_images * bound:
+            if largest > _ROUNDING * n_images * bound:
                 raise VerificationError(
                     f"{name} in the total of {question} is {largest:.3g}, more than {n_images} "
                     f"images can add up to: a site answered wrong numbers"

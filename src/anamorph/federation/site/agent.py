@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -52,11 +53,11 @@ from anamorph.images.collection import ImageCollection
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import parameter_arrays, settings_from
-from anamorph.storage.replace import replacing
 
 logger = logging.getLogger("anamorph")
 
 _IMAGES_AT_A_TIME = 64
+_SECRET_BYTES = 32
 
 
 class SiteAgent:
@@ -583,8 +584,10 @@ def _largest_magnitude(images: Any) -> float:
 
 def _kept_secret(path: Path) -> bytes:
     """Return the secret of the site, drawn when it is needed for the first time."""
-    if not path.exists():
-        with replacing(path) as temporary:
-            temporary.touch(mode=0o600)
-            temporary.write_bytes(secrets.token_bytes(32))
+    if not path.exists() or path.stat().st_size < _SECRET_BYTES:
+        file = os.open(path, os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o600)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(secrets.token_bytes(_SECRET_BYTES))
+            stream.flush()
+            os.fsync(file)
     return path.read_bytes()
