@@ -82,7 +82,9 @@ def check_arguments(question: str, settings: Settings, arguments: Mapping[str, A
         "statistics": {"groups": list},
     }
     wanted = expected.get(question, {})
-    optional = {"statistics": {"group_by", "weight_by"}} | {name: {"move"} for name in MOVING}
+    optional = {"statistics": {"group_by", "weight_by", "privacy"}} | {
+        name: {"move"} for name in MOVING
+    }
     unknown = arguments.keys() - wanted.keys() - optional.get(question, set())
     if unknown:
         raise MessageError(f"{question} takes no {', '.join(sorted(unknown))}")

@@ -14,7 +14,7 @@ from anamorph.federation.protocol.answers import Answer, AnswerSchema
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
 from anamorph.federation.protocol.questions import answer_shapes
 from anamorph.federation.protocol.wire import Message, pack
-from anamorph.federation.site.group_sums import group_sums
+from anamorph.federation.site.group_sums import GroupAnswers
 from anamorph.federation.site.latent_store import LatentStore
 from anamorph.federation.site.policy import Policy
 from anamorph.federation.site.published_parameters import PublishedParameters
@@ -89,6 +89,9 @@ class SiteFit:
         self.answer: Answer | None = None
         self.content = ""
         self._holdings, self._store = holdings, LatentStore(folder)
+        # One record for all fits and analyses of the site, beside its ledger.
+        record = folder.parent.parent / "analyses.jsonl"
+        self._groups = GroupAnswers(record, holdings.identities, holdings.columns, holdings.policy)
         self._request = ""
         self._lacks_latents = False
 
@@ -167,8 +170,8 @@ class SiteFit:
             given = {**arguments, "move": None if move is None else Move(**move)}
             sums: Sums = self.cohort.answer(question, **given).in_memory()
         else:
-            held = self._holdings
-            sums = group_sums(self._encoded_latents(), held.columns, arguments, held.policy)
+            n_sites = 1 if message["keys"] is None else len(message["roster"])
+            sums = self._groups.answer(self._encoded_latents(), arguments, n_sites)
         if {name: value.shape for name, value in sums.fields.items()} != schema.field_shapes:
             raise SiteFailure(f"the sums of {question} have wrong shapes")
         answer = Answer(sums, schema)
