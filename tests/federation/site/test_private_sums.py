@@ -77,10 +77,13 @@ def test_noise_is_as_large_as_it_should_be_and_whole_steps():
     [
         (3, "privacy must have epsilon, delta, clip, got 3"),
         ({"epsilon": 1.0}, "privacy must have epsilon, delta, clip"),
-        ({"epsilon": 0, "delta": 1e-5, "clip": 1.0}, "epsilon of an analysis must be a number > 0"),
+        (
+            {"epsilon": 0, "delta": 1e-5, "clip": 1.0},
+            "epsilon of an analysis must be a number from 0.01",
+        ),
         (
             {"epsilon": 1, "delta": 1.0, "clip": 1.0},
-            "delta of an analysis must be a number between",
+            "delta of an analysis must be a number from 1e-12",
         ),
         ({"epsilon": 1, "delta": 1e-5, "clip": math.inf}, "clip of an analysis must be a number"),
         ({"epsilon": 1, "delta": 1e-5, "clip": "2"}, "clip of an analysis must be a number"),

@@ -111,8 +111,8 @@ def privacy_terms(
     delta : float, default 1e-5
         Probability with which the loss may be larger; below one over the number of images.
     clip : float, optional
-        Largest norm of the latents of an image. By default 1.5 times the norm that the model
-        expects, which is the same whatever the images are.
+        Largest norm of the latents of an image. By default 1.5 times the root mean square that the
+        model tells of those it was fitted to: it depends on the model alone.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def privacy_terms(
         If a number is not positive, or delta not below 1.
     """
     if clip is None:
-        clip = 1.5 * float(np.sqrt(np.trace(np.linalg.inv(model.prior_precision_))))
+        clip = 1.5 * float(np.sqrt(np.trace(np.linalg.inv(model.latent_precision_))))
     return PrivacyTerms.checked({"epsilon": epsilon, "delta": delta, "clip": clip})
 
 

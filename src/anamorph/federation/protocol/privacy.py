@@ -22,6 +22,8 @@ N_PARTS = 3
 
 # Of privacy losses, which are rounded up: a coarser grid costs accuracy (1e-6 of epsilon).
 _INTERVAL = 1e-3
+# Within these the accountant takes about a second.
+_RANGES = {"epsilon": (1e-2, 10.0), "delta": (1e-12, 0.1), "clip": (1e-6, 1e6)}
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,17 @@ class PrivacyTerms:
     @classmethod
     def checked(cls, given: Any) -> PrivacyTerms:
         """Return terms from a message, or raise a MessageError that names what is wrong."""
-        names = ("epsilon", "delta", "clip")
-        if not isinstance(given, Mapping) or set(given) != set(names):
-            raise MessageError(f"privacy must have {', '.join(names)}, got {given!r}")
-        for name in names:
+        if not isinstance(given, Mapping) or set(given) != set(_RANGES):
+            raise MessageError(f"privacy must have {', '.join(_RANGES)}, got {given!r}")
+        for name, (low, high) in _RANGES.items():
             value = given[name]
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not 0 < value < (1 if name == "delta" else math.inf):
-                range_ = "between 0 and 1" if name == "delta" else "> 0 and finite"
+            if not is_number or not low <= value <= high:
                 raise MessageError(
-                    f"{name} of an analysis must be a number {range_}, got {value!r}"
+                    f"{name} of an analysis must be a number from {low:g} to {high:g}, "
+                    f"got {value!r}"
                 )
-        return cls(*(float(given[name]) for name in names))
+        return cls(*(float(given[name]) for name in _RANGES))
 
 
 def noise_multiplier(epsilon: float, delta: float) -> float:
