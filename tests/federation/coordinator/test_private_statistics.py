@@ -36,7 +36,7 @@ def test_without_noise_statistics_are_exact(fitted, tmp_path, monkeypatch):
 def test_noise_is_as_large_as_it_says(fitted, tmp_path):
     transport = conftest.sites(tmp_path, GENEROUS, n_images=N_IMAGES)
     exact = federated_statistics(fitted, transport, transport.names)[0]
-    terms = privacy_terms(fitted, 8.0, clip=20.0)
+    terms = privacy_terms(fitted, 2.0, clip=20.0)
     found = federated_statistics(fitted, transport, transport.names, privacy=terms)[0]
     size = found.n_images / N_IMAGES
     errors = np.abs(size * found.mean - exact.mean) / (size * found.mean_noise)

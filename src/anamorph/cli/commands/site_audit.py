@@ -120,7 +120,27 @@ def _show(path: Path, messages: Messages) -> None:
     n_bytes = sum(line["bytes"] for line in answered)
     n_refused = sum(line["event"] == "refused" for line in lines)
     messages.say(f"{counted(len(answered), 'answer')}, {n_bytes / 1e6:.3g} MB; {n_refused} refused")
-    messages.result(n_answers=len(answered), n_bytes=n_bytes, n_refused=n_refused, lines=lines)
+    privacy = _last_private_analysis(path.with_name("analyses.jsonl"))
+    if privacy is not None:
+        messages.say(
+            f"Private statistics: epsilon {privacy['epsilon_of_year']:.3g} of "
+            f"{privacy['allowed']:g} was spent within a year when the last one was answered"
+        )
+    messages.result(
+        n_answers=len(answered),
+        n_bytes=n_bytes,
+        n_refused=n_refused,
+        privacy=privacy,
+        lines=lines,
+    )
+
+
+def _last_private_analysis(path: Path) -> dict[str, Any] | None:
+    """Return the last line about a private analysis in the record of a site, if there is one."""
+    from anamorph.federation.site.append_only import JsonLines
+
+    lines = JsonLines(path, "the record of analyses").read()
+    return next((line for line in reversed(list(lines)) if "multiplier" in line), None)
 
 
 def _cells(line: dict[str, Any]) -> list[str]:

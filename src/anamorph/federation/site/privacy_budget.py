@@ -87,7 +87,12 @@ class PrivacyBudget:
                 f"site allows {policy.epsilon_per_year:g}: wait, or ask for a smaller epsilon"
             )
         self._lines.append(
-            time=self._clock(), multiplier=multiplier, epsilon=terms.epsilon, delta=terms.delta
+            time=self._clock(),
+            multiplier=multiplier,
+            epsilon=terms.epsilon,
+            delta=terms.delta,
+            epsilon_of_year=after,
+            allowed=policy.epsilon_per_year,
         )
         return multiplier
 
