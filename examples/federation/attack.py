@@ -1,4 +1,4 @@
-"""What sums still reveal: attacks on handwritten digits, measured.
+"""What the sums of one site reveal: attacks on handwritten digits, measured.
 
 python -m examples.federation.attack FOLDER
 
@@ -21,9 +21,6 @@ from numpy.typing import NDArray
 
 from anamorph import ShapeAppearanceModel
 from anamorph.datasets import digits
-from anamorph.federation.masking.fixed_point import to_fixed_point
-from anamorph.federation.masking.pairwise import PairwiseMasks
-from anamorph.federation.protocol.identity import new_identities
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.sums import Sums
 from anamorph.images.arrays import ArrayImages
@@ -101,25 +98,13 @@ def drawn_from_moments(site: Site) -> Array:
     return np.asarray(site.moments["total"][0] / site.n_images)
 
 
-def drawn_from_masked(site: Site) -> Array:
-    """Return what the masked sum of the same site looks like."""
-    identities = new_identities(["a", "b", "c"])
-    masks = {one.name: PairwiseMasks(one, "fit", 1, 0) for one in identities}
-    offers = {name: own.offer() for name, own in masks.items()}
-    masks["a"].agree("abc", offers, "question")
-    numbers = to_fixed_point(site.moments["total"].reshape(-1), 20, 3, "total")
-    masks["a"].mask(numbers, 0)
-    return numbers.astype(np.float64).reshape(28, 28) / 2.0**64
-
-
 def reconstruction(model: ShapeAppearanceModel, private: Array) -> dict[str, Array]:
     """Draw images of sites of all sizes; return how like their members and others they are."""
     print("Correlation of what is drawn from the sums of one site with its images and with others,")
     print("less the mean of the public images (mean of 12 sites)")
-    print(f"{'images':>7} {'derivatives':>12} {'others':>8} {'moments':>8} {'masked':>8}")
+    print(f"{'images':>7} {'derivatives':>12} {'others':>8} {'moments':>8}")
     generator = np.random.default_rng(0)
     found: dict[str, list[float]] = {name: [] for name in ("derivatives", "others", "moments")}
-    found["masked"] = []
     for size in SIZES:
         values = []
         for _ in range(REPEATS):
@@ -132,11 +117,10 @@ def reconstruction(model: ShapeAppearanceModel, private: Array) -> dict[str, Arr
                     likeness(drawn, members),
                     likeness(drawn, others),
                     likeness(drawn_from_moments(site), members),
-                    likeness(drawn_from_masked(site), members),
                 ]
             )
         means = np.mean(values, axis=0)
-        print(f"{size:7d} {means[0]:12.2f} {means[1]:8.2f} {means[2]:8.2f} {means[3]:8.2f}")
+        print(f"{size:7d} {means[0]:12.2f} {means[1]:8.2f} {means[2]:8.2f}")
         for name, value in zip(found, means, strict=True):
             found[name].append(float(value))
     return {name: np.array(values) for name, values in found.items()}
@@ -223,7 +207,6 @@ def draw(rows: dict[str, Array], model: ShapeAppearanceModel, private: Array, pa
         "moments": ("C1", "its images, from moments"),
         "derivatives": ("C0", "its images, from mean derivatives"),
         "others": ("0.5", "other images, from mean derivatives"),
-        "masked": ("C2", "its images, from a masked sum"),
     }
     for name, (colour, label) in styles.items():
         axes.plot(SIZES, rows[name], "o-", color=colour, label=label, markersize=4)

@@ -144,3 +144,54 @@ def test_statistics_between_kits_are_asked_for_by_name(anamorph, tmp_path):
 
 def test_an_audit_of_nothing(anamorph, tmp_path):
     assert "does not exist" in anamorph("site", "audit", tmp_path / "nowhere").error
+
+
+def test_an_audit_log_is_verified_and_exported(anamorph, folder, policy, tmp_path):
+    simulate(anamorph, folder, tmp_path / "shared.safetensors", *policy, succeeds=True)
+    site, copy = tmp_path / "shared.sites" / "site1", tmp_path / "copy.jsonl"
+    verified = anamorph("site", "audit", site, "--verify", "--json", succeeds=True).json
+    assert verified["n_before_chain"] == 0
+    head = verified["head"]
+    assert head in anamorph("site", "audit", site, "--verify", succeeds=True).stdout
+    anamorph("site", "audit", site, "--verify", "--head", head, succeeds=True)
+    assert "give both" in anamorph("site", "audit", site, "--head", head).error
+    anamorph("site", "audit", site, "--export", copy, succeeds=True)
+    assert "no head beside the log" in anamorph("site", "audit", copy, "--verify").stdout
+    lines = (site / "audit.jsonl").read_text().splitlines()
+    lines[2] = lines[2].replace('"step": ', '"step": 1')
+    (site / "audit.jsonl").write_text("\n".join(lines) + "\n")
+    assert "is broken: line 3 is not the one" in anamorph("site", "audit", site, "--verify").error
+    copy.write_text("\n".join(copy.read_text().splitlines()[:-2]) + "\n")
+    assert "hash" in anamorph("site", "audit", copy, "--verify", "--head", head).error
+
+
+def test_a_release_check_says_what_it_found(anamorph, folder, tmp_path):
+    shared, others = tmp_path / "shared.safetensors", tmp_path / "others"
+    others.mkdir()
+    for n, image in enumerate(blobs(12, (12, 10), seed=5)):
+        save_picture(others / f"other{n}.png", (255 * image).astype(np.uint8))
+    anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
+    command = ("federation", "release-check", shared, "--members", folder)
+    result = anamorph(*command, "--others", others, "--json", succeeds=True).json
+    assert (result["n_members"], result["n_others"]) == (N_IMAGES, 12)
+    assert {attack["name"] for attack in result["attacks"]} == {"log evidence", "reconstruction"}
+    assert "AUC" in result["verdict"]
+    few = others / "other1.png"
+    assert "at least 10 members and 10 others" in anamorph(*command, "--others", few).error
+
+
+def test_private_statistics_are_noisy_and_say_so(anamorph, folder, policy, tmp_path):
+    pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")
+    shared, table = tmp_path / "shared.safetensors", tmp_path / "s.tsv"
+    anamorph("fit", folder, "-o", shared, *QUICK, succeeds=True)
+    command = ("federation", "simulate-statistics", shared, folder, "-o", table, *policy)
+    result = anamorph(*command, "--epsilon", "1", succeeds=True)
+    assert "epsilon 1, delta 1e-05" in result.stdout
+    assert "The model itself is not" in result.stdout
+    with open(table, newline="") as file:
+        rows = {row["statistic"]: row for row in csv.DictReader(file, delimiter="\t")}
+    assert "mean_noise" in rows
+    assert (
+        "epsilon 1 of an analysis, got 3" in anamorph(*command, "--force", "--epsilon", "3").error
+    )
+    assert "give --epsilon too" in anamorph(*command, "--force", "--clip", "3").error

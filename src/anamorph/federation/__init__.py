@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from anamorph.federation.coordinator.fit import FederatedResult as FederatedResult
     from anamorph.federation.coordinator.fit import Terms as Terms
     from anamorph.federation.coordinator.fit import federated_fit as federated_fit
+    from anamorph.federation.coordinator.release_check import ReleaseCheck as ReleaseCheck
+    from anamorph.federation.coordinator.release_check import release_check as release_check
     from anamorph.federation.coordinator.statistics import GroupStatistics as GroupStatistics
     from anamorph.federation.coordinator.statistics import (
         federated_statistics as federated_statistics,
     )
+    from anamorph.federation.coordinator.statistics import privacy_terms as privacy_terms
     from anamorph.federation.coordinator.statistics import write_statistics as write_statistics
     from anamorph.federation.protocol.errors import AnswerError as AnswerError
     from anamorph.federation.protocol.errors import ConsortiumError as ConsortiumError
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from anamorph.federation.protocol.errors import TooFewImagesError as TooFewImagesError
     from anamorph.federation.protocol.errors import VerificationError as VerificationError
     from anamorph.federation.protocol.identity import Identity as Identity
+    from anamorph.federation.protocol.privacy import PrivacyTerms as PrivacyTerms
     from anamorph.federation.protocol.transport import Replies as Replies
     from anamorph.federation.protocol.transport import Transport as Transport
     from anamorph.federation.simulate import LocalTransport as LocalTransport
@@ -52,7 +56,13 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "coordinator.fit": ["FederatedResult", "Terms", "federated_fit"],
-        "coordinator.statistics": ["GroupStatistics", "federated_statistics", "write_statistics"],
+        "coordinator.release_check": ["ReleaseCheck", "release_check"],
+        "coordinator.statistics": [
+            "GroupStatistics",
+            "federated_statistics",
+            "privacy_terms",
+            "write_statistics",
+        ],
         "protocol.errors": [
             "AnswerError",
             "ConsortiumError",
@@ -69,6 +79,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
             "TooFewImagesError",
         ],
         "protocol.identity": ["Identity"],
+        "protocol.privacy": ["PrivacyTerms"],
         "protocol.transport": ["Replies", "Transport"],
         "simulate": ["LocalTransport", "simulated_sites", "split_images"],
         "site.agent": ["SiteAgent"],

@@ -145,7 +145,7 @@ def test_a_model_of_the_coordinators_making_is_not_analysed(tmp_path):
 def test_another_seed_is_another_fit(tmp_path):
     transport = sites(tmp_path)
     fit(transport, n_iter=1)
-    with pytest.raises(PolicyError, match="takes part in 1 fits"):
+    with pytest.raises(PolicyError, match="1 different fits"):
         fit(transport, n_iter=1, random_state=1)
 
 

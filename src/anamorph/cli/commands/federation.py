@@ -8,6 +8,7 @@ from anamorph.cli.commands import (
     federation_fit,
     federation_provision,
     federation_statistics,
+    release_check,
     simulate,
     simulate_statistics,
 )
@@ -22,3 +23,4 @@ federation.command(epilog=federation_fit.EXAMPLES)(federation_fit.fit)
 federation.command(epilog=federation_statistics.EXAMPLES)(federation_statistics.statistics)
 federation.command(epilog=simulate.EXAMPLES)(simulate.simulate)
 federation.command(epilog=simulate_statistics.EXAMPLES)(simulate_statistics.simulate_statistics)
+federation.command("release-check", epilog=release_check.EXAMPLES)(release_check.release_check)

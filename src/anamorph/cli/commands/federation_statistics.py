@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from anamorph.cli.commands.federation_fit import CoordinatorKit, Patience, Timeout
 from anamorph.cli.commands.simulate import InTheOpen, StatisticsTable
+from anamorph.cli.commands.simulate_statistics import (
+    Clip,
+    Delta,
+    Epsilon,
+    tell_privacy,
+    terms_of,
+)
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError, require_nvflare
 from anamorph.cli.terminal.messages import counted, talking
@@ -16,7 +24,8 @@ from anamorph.cli.terminal.places import reserve
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv
-anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv --group-by diagnosis --group case --group control"""  # noqa: E501
+anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv --group-by diagnosis --group case --group control
+anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv --epsilon 1"""  # noqa: E501
 
 
 def statistics(
@@ -37,6 +46,9 @@ def statistics(
         str | None,
         typer.Option(metavar="COLUMN", help="Column that holds weights; all sites must lend it."),
     ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = 1e-5,
+    clip: Clip = None,
     in_the_open: InTheOpen = False,
     patience: Patience = 600.0,
     timeout: Timeout = None,
@@ -49,6 +61,9 @@ def statistics(
     Sites encode their images with the model and answer with sums of latents,
     as their policies allow. For every group the table has a row with the mean,
     then a row of the covariance for each latent.
+
+    What differs between sites, such as scanners, is part of what differs between
+    groups, unless each site has the same share of every group.
     """
     require_nvflare()
     from anamorph.federation.nvflare.driver import Driver
@@ -59,7 +74,8 @@ def statistics(
     with talking("federation statistics", quiet, as_json) as messages:
         groups = _checked_groups(group_by, group or [])
         opened = open_kit(kit, as_site=False)
-        load_model(model_file)  # report a faulty file before any site is asked
+        model = load_model(model_file)  # report a faulty file before any site is asked
+        private = terms_of(model, epsilon, delta, clip)
         reserve([output], [model_file], force=force)
         request = StatisticsRequest(
             str(model_file.resolve()),
@@ -69,12 +85,14 @@ def statistics(
             weight_by,
             not in_the_open,
             timeout,
+            None if private is None else asdict(private),
         )
         watch = Watch(messages.say, lambda facts: None)
         with messages.waiting("Computing statistics"):
             result = Driver(opened, watch, patience).run(request)
         n_images = sum(group["n_images"] for group in result["groups"].values())
         messages.say(f"{counted(n_images, 'image')} of {', '.join(result['roster'])}")
+        tell_privacy(private, messages)
         messages.wrote(output)
         messages.result(**result)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,14 +16,40 @@ from anamorph.cli.commands.simulate import (
     policy_of,
 )
 from anamorph.cli.terminal import options
+from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, columns_of
-from anamorph.cli.terminal.messages import counted, talking
+from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.models import load_model
 from anamorph.cli.terminal.places import reserve
+
+if TYPE_CHECKING:
+    from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.federation.protocol.privacy import PrivacyTerms
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph federation simulate-statistics shared.safetensors scans/ --sites 3 -o latents.tsv
 anamorph federation simulate-statistics shared.safetensors scans/ --sites 3 -o latents.tsv --participants participants.tsv --group-by diagnosis"""  # noqa: E501
+
+Epsilon = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Privacy loss of differentially private statistics: 1 is strong. Sites add noise.",
+    ),
+]
+Delta = Annotated[
+    float,
+    typer.Option(
+        metavar="NUMBER", help="With --epsilon: probability with which the loss may be larger."
+    ),
+]
+Clip = Annotated[
+    float | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="With --epsilon: largest norm of the latents of an image. Longer ones are shortened.",
+    ),
+]
 
 
 def simulate_statistics(
@@ -40,6 +66,9 @@ def simulate_statistics(
         str | None,
         typer.Option(metavar="COLUMN", help="Column of --participants that holds weights."),
     ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = 1e-5,
+    clip: Clip = None,
     policy: PolicyFile = None,
     in_the_open: InTheOpen = False,
     threads: options.Threads = None,
@@ -53,13 +82,15 @@ def simulate_statistics(
     """Compute statistics of latents across sites that all run on this machine.
 
     The sites are as in 'anamorph federation simulate', and the table as in
-    'anamorph federation statistics', for all groups in the column.
+    'anamorph federation statistics', for all groups in the column. What differs
+    between sites is part of what differs between groups.
     """
     from anamorph.federation.coordinator import statistics as across_sites
     from anamorph.federation.simulate import simulated_sites, split_images
 
     with talking("simulate-statistics", quiet, as_json) as messages:
         model = load_model(model_file, threads)
+        private = terms_of(model, epsilon, delta, clip)
         given = ImageArguments(images, tissues, participants, resample, cache)
         found = given.find()
         reserve([output], [model_file, *given.inputs(found), policy], force=force)
@@ -83,7 +114,31 @@ def simulate_statistics(
                 group_by=group_by,
                 weight_by=weight_by,
                 is_secure=not in_the_open,
+                privacy=private,
             )
         across_sites.write_statistics(output, statistics)
+        tell_privacy(private, messages)
         messages.wrote(output)
         messages.result(groups=across_sites.summarised(statistics))
+
+
+def terms_of(
+    model: ShapeAppearanceModel, epsilon: float | None, delta: float, clip: float | None
+) -> PrivacyTerms | None:
+    """Return the terms of private statistics; None: exact ones are asked for."""
+    from anamorph.federation.coordinator.statistics import privacy_terms
+
+    if epsilon is None:
+        if clip is not None:
+            raise CommandError("--clip bounds latents of private statistics: give --epsilon too")
+        return None
+    return privacy_terms(model, epsilon, delta, clip)
+
+
+def tell_privacy(terms: PrivacyTerms | None, messages: Messages) -> None:
+    """Say what was promised, and that it holds for these statistics alone."""
+    if terms is not None:
+        messages.say(
+            f"Differentially private: epsilon {terms.epsilon:g}, delta {terms.delta:g}, latents "
+            f"clipped to {terms.clip:.3g}. The model itself is not: it was fitted to exact sums"
+        )

@@ -25,6 +25,7 @@ from anamorph.federation.nvflare.request import (
 )
 from anamorph.federation.nvflare.transport import CollabTransport
 from anamorph.federation.protocol.errors import ConsortiumError, FederationError, SitesLostError
+from anamorph.federation.protocol.privacy import PrivacyTerms
 from anamorph.federation.protocol.transport import Transport
 from anamorph.federation.site.append_only import JsonLines
 from anamorph.kernels.threads import one_blas_thread, use_threads
@@ -96,6 +97,7 @@ def _find_statistics(request: StatisticsRequest, transport: Transport, events: J
         weight_by=request.weight_by,
         is_secure=request.is_secure,
         timeout=request.timeout,
+        privacy=None if request.privacy is None else PrivacyTerms(**request.privacy),
     )
     write_statistics(Path(request.output), groups)
     events.append(kind="done", roster=list(transport.names), groups=summarised(groups))

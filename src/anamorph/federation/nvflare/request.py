@@ -56,6 +56,8 @@ class StatisticsRequest:
         Whether sites mask their sums.
     timeout : float or None, default None
         Seconds that a site may take for an answer. None: no limit.
+    privacy : dict or None, default None
+        Fields of `PrivacyTerms`. None: exact statistics.
     """
 
     model: str
@@ -65,6 +67,7 @@ class StatisticsRequest:
     weight_by: str | None = None
     is_secure: bool = True
     timeout: float | None = None
+    privacy: dict[str, float] | None = None
 
 
 Request = FitRequest | StatisticsRequest

@@ -139,7 +139,7 @@ class Bounds:
             "hessian": weight**2 * limits.hessian,
             NORMS[0]: limits.gradient**2,
             NORMS[1]: limits.hessian**2,
-            "group_size": 1.0,
+            "group_size": _MOST_WEIGHT,  # with room for the noise of private statistics
             "weight_sum": _MOST_WEIGHT,
         }
         return {name: bounds[name] for name in schema.shapes}

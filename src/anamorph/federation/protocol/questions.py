@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anamorph.federation.protocol.errors import MessageError
+from anamorph.federation.protocol.privacy import PrivacyTerms
 from anamorph.fitting.sums import ANALYSES, FIELDS
 from anamorph.model.settings import Settings
 
@@ -68,10 +69,12 @@ def check_arguments(arguments: Any) -> None:
     Parameters
     ----------
     arguments : dict
-        ``groups``: names of groups; ``group_by`` and ``weight_by``: names of columns, or None.
+        ``groups``: names of groups; ``group_by`` and ``weight_by``: names of columns, or None;
+        ``privacy``: the terms of private statistics, or None.
     """
-    if not isinstance(arguments, dict) or arguments.keys() != {"groups", "group_by", "weight_by"}:
-        raise MessageError("an analysis takes groups, group_by and weight_by")
+    expected = {"groups", "group_by", "weight_by", "privacy"}
+    if not isinstance(arguments, dict) or arguments.keys() != expected:
+        raise MessageError("an analysis takes groups, group_by, weight_by and privacy")
     groups = arguments["groups"]
     if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
         raise MessageError(f"groups of an analysis must be a list of names, got {groups!r:.80}")
@@ -80,3 +83,5 @@ def check_arguments(arguments: Any) -> None:
     for name in ("group_by", "weight_by"):
         if not isinstance(arguments[name], str | None):
             raise MessageError(f"{name} of an analysis must be the name of a column, or None")
+    if arguments["privacy"] is not None:
+        PrivacyTerms.checked(arguments["privacy"])

@@ -58,6 +58,8 @@ logger = logging.getLogger("anamorph")
 
 _IMAGES_AT_A_TIME = 64
 _SECRET_BYTES = 32
+# What happens to honest fits: it does not count as a refusal.
+_FAULTS = (StaleStepError, StorageError, SiteFailure)
 
 
 class SiteAgent:
@@ -160,6 +162,7 @@ class SiteAgent:
         """
         with self._lock:
             try:
+                self._ledger.check_refusals()
                 check_message(message)
                 return self._tasks[message["do"]](message)
             except VerificationError as error:
@@ -180,6 +183,8 @@ class SiteAgent:
         self._forget_question()
         name = type(error).__name__
         try:
+            if not isinstance(error, _FAULTS):
+                self._ledger.note_refusal()
             asked = {
                 key: str(message[key])[:100]
                 for key in ("do", "fit", "step", "question")
@@ -249,7 +254,7 @@ class SiteAgent:
         agreement = self._agreed(message["holdings"])
         self.policy.check_counts(agreement.counts)
         self.policy.check_total(sum(agreement.counts.values()), settings.layout.n_latents)
-        self._ledger.begin(name, dict(agreement.counts))
+        self._ledger.begin(name, dict(agreement.counts), message["n_iter"])
         ending = Ending(message["n_iter"], message["tol"])
         plan = Plan(name, settings, message["seed"], ending, agreement)
         self._forget_question()
@@ -363,11 +368,19 @@ class SiteAgent:
         self._check_roster(roster, agreement.counts)
         settings, parameters = find_model(self.folder / "fits", message["summary"])
         self._forget_question()
-        self._ledger.begin(name, dict(agreement.counts))
+        self._ledger.begin(name, dict(agreement.counts), None)
         last = self._ledger.last_step(name)
         step = max(message["step"], last + 1)
         self._ledger.take_step(name, step)
-        self._analysis = SiteAnalysis(name, settings, parameters, agreement, roster, self._holdings)
+        self._analysis = SiteAnalysis(
+            name,
+            settings,
+            parameters,
+            agreement,
+            roster,
+            self._holdings,
+            self.folder / "analyses.jsonl",
+        )
         self.audit.write(event="opened", fit=name, roster=roster, step=step)
         return {"step": step, "offer": self._next_offer(name, step + 1)}
 
@@ -414,7 +427,7 @@ class SiteAgent:
         analysis = self._analysis
         if analysis is not None and analysis.name == message["fit"]:
             check_arguments(message["arguments"])
-            analysis.take_arguments(message["arguments"])
+            analysis.take_arguments(message["arguments"], message["is_masked"])
             return analysis
         if message["arguments"] != {}:
             raise MessageError("questions of a fit take no arguments: sites know what they are")

@@ -24,7 +24,7 @@ from anamorph.federation.protocol.plan import analysis_transcript
 from anamorph.federation.protocol.questions import answer_shapes
 from anamorph.federation.protocol.sketches import array_sizes, differ, summary
 from anamorph.federation.site.fit import Holdings
-from anamorph.federation.site.group_sums import group_sums
+from anamorph.federation.site.group_sums import GroupAnswers
 from anamorph.federation.site.replica import Question
 from anamorph.federation.site.states import StateStore
 from anamorph.fitting.limits import Limits, shrink
@@ -46,6 +46,8 @@ class SiteAnalysis:
     agreement : Agreement
     roster : tuple of str
     holdings : Holdings
+    record : Path
+        Of all analyses of this site.
     """
 
     def __init__(
@@ -56,18 +58,22 @@ class SiteAnalysis:
         agreement: Agreement,
         roster: Sequence[str],
         holdings: Holdings,
+        record: Path,
     ) -> None:
         self.name, self.roster = name, tuple(sorted(roster))
         self.settings, self.agreement = settings, agreement
         self.transcript = analysis_transcript(name, agreement)
         self._parameters, self._holdings = parameters, holdings
         self._bounds = Bounds(settings, agreement.largest)
+        self._groups = GroupAnswers(record, holdings.identities, holdings.columns, holdings.policy)
         self._arguments: dict[str, Any] = {}
+        self._n_masking = 1
         self._latents: Float64Array | None = None
 
-    def take_arguments(self, arguments: Mapping[str, Any]) -> None:
-        """Take the arguments of the question, which were checked."""
+    def take_arguments(self, arguments: Mapping[str, Any], is_masked: bool) -> None:
+        """Take the arguments of the question, which were checked, and whether it is masked."""
         self._arguments = dict(arguments)
+        self._n_masking = len(self.roster) if is_masked else 1
 
     def question(self) -> Question:
         """Return the question that is answered."""
@@ -102,7 +108,7 @@ class SiteAnalysis:
                 self._latents = held.encoded(self.settings, self._parameters)
         latents = self._latents.copy()
         shrink(latents, limits.latent)
-        sums = group_sums(latents, held.columns, question.arguments, held.policy)
+        sums = self._groups.answer(latents, question.arguments, self._n_masking)
         return Answer(sums, self.schema(question))
 
     def check_total(self, question: Question, limits: Limits, total: Sums) -> None:

@@ -10,12 +10,15 @@ A line is on the disk before anything that it is about leaves the site, and surv
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError, RosterError, StaleStepError
 from anamorph.federation.site.append_only import JsonLines
+from anamorph.federation.site.budget import Budget, Spending
 from anamorph.federation.site.policy import Policy
 from anamorph.fitting.sums import ANALYSES
 
@@ -36,6 +39,7 @@ class _FitRecord:
     n_roster_changes: int = 0
     n_iterations: int = 0
     is_counted: bool = False
+    n_iter: int | None = None
     stopped: str = ""
     rosters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -49,17 +53,28 @@ class Ledger:
         Read if it exists: limits also hold after a restart.
     policy : Policy
         Sets the limits.
+    clock : callable, default `time.time`
+        Seconds since 1970 (UTC).
     """
 
-    def __init__(self, path: Path, policy: Policy) -> None:
+    def __init__(self, path: Path, policy: Policy, clock: Callable[[], float] = time.time) -> None:
         self._lines, self._policy = JsonLines(path, "the ledger of this site"), policy
         self._fits: dict[str, _FitRecord] = {}
-        self._n_analyses = 0
+        self._budget, self._clock = Budget(policy), clock
         for line in self._lines.read():
             self._apply(line)
 
-    def begin(self, fit: str, counts: dict[str, int]) -> None:
-        """Record a fit, and how many images its sites have.
+    def check_refusals(self) -> None:
+        """Raise a PolicyError if this site has refused so often that it answers nothing more."""
+        self._budget.check_refusals(self._clock())
+
+    def note_refusal(self) -> None:
+        """Record a refusal."""
+        if self._budget.remaining("refusal", self._clock()):
+            self._write(fit=_ANALYSES, spent=["refusal"])
+
+    def begin(self, fit: str, counts: dict[str, int], n_iter: int | None) -> None:
+        """Record a fit or analysis, how many images its sites have, and its iterations.
 
         Raises
         ------
@@ -75,8 +90,8 @@ class Ledger:
         if record is not None and record.counts is not None:
             if any(counts.get(name) != number for name, number in record.counts.items()):
                 raise PolicyError(f"fit {fit} began with other numbers of images: they are fixed")
-        else:
-            self._write(fit=fit, counts=counts)
+        if record is None or (record.counts, record.n_iter) != (counts, n_iter):
+            self._write(fit=fit, counts=counts, n_iter=n_iter)
 
     def stop(self, fit: str, reason: str) -> None:
         """Record that a fit is stopped for good."""
@@ -119,34 +134,28 @@ class Ledger:
         line: dict[str, Any] = {"fit": fit, "step": step, "question": question}
         if step <= self.last_step(fit):
             raise StaleStepError(f"step {step} was taken before")
-        line |= self._counted(fit, question)
+        line["spent"] = self._spending(fit, question)
         if question not in _HARMLESS:
             owner = _ANALYSES if question in ANALYSES else fit
             self._check_roster(self._fits.get(owner, _FitRecord()), content, roster)
             line |= {"content": content, "roster": list(roster), "owner": owner}
         self._write(**line)
 
-    def _counted(self, fit: str, question: str) -> dict[str, bool]:
-        """Return what a question counts as, or raise a PolicyError if the limit is reached."""
-        record, policy = self._fits[fit], self._policy
+    def _spending(self, fit: str, question: str) -> list[str]:
+        """Return what a question costs, or raise a PolicyError if a budget does not allow it."""
+        record, policy, now = self._fits[fit], self._policy, self._clock()
+        kinds = ["question"]
         if question in ANALYSES:
-            if self._n_analyses >= policy.analyses:
-                raise PolicyError(
-                    f"this site has answered all {policy.analyses} questions of analyses that "
-                    "its policy allows: raise 'analyses' to allow more"
-                )
-            return {"analysis": True}
+            kinds.append("analysis")
+        elif not record.is_counted:
+            kinds.append("fit")
+        for kind in kinds:
+            self._budget.check(kind, now, fit=fit, n_iterations=record.n_iter)
         if question == "update_latents" and record.n_iterations >= policy.iterations:
             raise PolicyError(
                 f"this site takes part in at most {policy.iterations} iterations of a fit"
             )
-        n_fits = sum(known.is_counted for known in self._fits.values())
-        if not record.is_counted and n_fits >= policy.fits:
-            raise PolicyError(
-                f"this site takes part in {policy.fits} fits with these images, and this "
-                "would be one more: raise 'fits' in its policy to allow it"
-            )
-        return {"counted": True, "iteration": question == "update_latents"}
+        return kinds
 
     def _check_roster(self, record: _FitRecord, content: str, roster: tuple[str, ...]) -> None:
         before = record.rosters.get(content)
@@ -163,17 +172,21 @@ class Ledger:
             )
 
     def _write(self, **line: Any) -> None:
+        line = {"time": self._clock(), **line}
         self._lines.append(**line)
         self._apply(line)
 
     def _apply(self, line: dict[str, Any]) -> None:
         record = self._fits.setdefault(line["fit"], _FitRecord())
         record.last_step = max(record.last_step, line.get("step", 0))
-        record.n_iterations += bool(line.get("iteration"))
-        record.is_counted |= bool(line.get("counted"))
+        record.n_iterations += line.get("question") == "update_latents"
+        record.n_iter = line.get("n_iter", record.n_iter)
+        spent = line.get("spent", ["fit"] if line.get("counted") else [])  # version 0.1
+        for kind in spent:
+            self._budget.spend(Spending(line.get("time", 0.0), kind, line["fit"]))
+            record.is_counted |= kind == "fit"
         record.stopped = line.get("stopped", record.stopped)
         record.counts = line.get("counts", record.counts)
-        self._n_analyses += bool(line.get("analysis"))
         if "roster" in line:
             roster = tuple(line["roster"])
             record = self._fits.setdefault(line["owner"], _FitRecord())
