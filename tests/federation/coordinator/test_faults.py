@@ -335,7 +335,7 @@ def test_two_sites_are_refused_at_once(tmp_path):
 
 
 def test_more_components_than_images(tmp_path):
-    with pytest.raises(ValueError, match="less one, got 13 for 13 images"):
+    with pytest.raises(TooFewImagesError, match="13 for 13: fit at most 2 components"):
         fit(sites(tmp_path), n_components=13)
 
 

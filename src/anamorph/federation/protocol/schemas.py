@@ -40,7 +40,7 @@ def text(pattern: re.Pattern[str] = _NAME) -> Form:
 
     def check(value: Any, what: str) -> None:
         if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise MessageError(f"{what} must be a text like {pattern.pattern}, got {value!r:.80}")
+            raise MessageError(f"{what} must be a text like {pattern.pattern}, got {_shown(value)}")
 
     return check
 
@@ -50,7 +50,7 @@ def whole(least: int, most: int) -> Form:
 
     def check(value: Any, what: str) -> None:
         if type(value) is not int or not least <= value <= most:
-            raise MessageError(f"{what} must be an integer, {least} to {most}, got {value!r:.80}")
+            raise MessageError(f"{what} must be an integer, {least} to {most}, got {_shown(value)}")
 
     return check
 
@@ -60,7 +60,9 @@ def number(least: float, most: float) -> Form:
 
     def check(value: Any, what: str) -> None:
         if type(value) not in (int, float) or not least <= value <= most:
-            raise MessageError(f"{what} must be a number from {least} to {most}, got {value!r:.80}")
+            raise MessageError(
+                f"{what} must be a number from {least} to {most}, got {_shown(value)}"
+            )
 
     return check
 
@@ -68,7 +70,7 @@ def number(least: float, most: float) -> Form:
 def flag(value: Any, what: str) -> None:
     """Check that a value is true or false."""
     if type(value) is not bool:
-        raise MessageError(f"{what} must be true or false, got {value!r:.80}")
+        raise MessageError(f"{what} must be true or false, got {_shown(value)}")
 
 
 def raw(least: int, most: int) -> Form:
@@ -131,11 +133,15 @@ def record(forms: Mapping[str, Form]) -> Form:
         for missing in forms.keys() - value.keys():
             raise MessageError(f"{what} has no {missing!r}")
         for unknown in value.keys() - forms.keys():
-            raise MessageError(f"{what} takes no {unknown!r:.80}")
+            raise MessageError(f"{what} takes no {_shown(unknown)}")
         for name, form in forms.items():
             form(value[name], f"{name} of {what}")
 
     return check
+
+
+def _shown(value: Any) -> str:
+    return " ".join(repr(value).split())[:80]
 
 
 _signature = raw(1, 1024)

@@ -87,9 +87,9 @@ class Ledger:
                 f"fit {fit} was stopped here for good ({record.stopped}): find out why, then "
                 "start another fit"
             )
-        if record is not None and record.counts is not None:
-            if any(counts.get(name) != number for name, number in record.counts.items()):
-                raise PolicyError(f"fit {fit} began with other numbers of images: they are fixed")
+        began = {} if record is None or record.counts is None else record.counts
+        if any(counts.get(name) != number for name, number in began.items()):
+            raise PolicyError(f"fit {fit} began with other numbers of images: they are fixed")
         if record is None or (record.counts, record.n_iter) != (counts, n_iter):
             self._write(fit=fit, counts=counts, n_iter=n_iter)
 

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
-from anamorph.federation.protocol.errors import SiteFailure, VerificationError
+from anamorph.federation.protocol.errors import FederationError, SiteFailure, VerificationError
 from anamorph.fitting.em import Fit, falls
 from anamorph.fitting.run import Checkpoints, Ending, run_fit
 from anamorph.fitting.sums import Move, Sums
@@ -125,7 +125,7 @@ class Replica:
     def _wait(self) -> Question | None:
         asked = self._asked.get()
         if isinstance(asked, BaseException):
-            if isinstance(asked, VerificationError):
+            if isinstance(asked, FederationError):
                 raise asked
             raise SiteFailure("the copy of the fit at this site failed") from asked
         return asked
