@@ -89,8 +89,8 @@ def test_every_default_is_within_the_ranges(likelihood, latents):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"shape_penalty": (0, 0, 1e-9, 0, 0)}, "shape_penalty from 0.001 to 10000"),
-        ({"shape_penalty": (0, 0, 1e300, 0, 0)}, "shape_penalty from 0.001 to 10000"),
+        ({"shape_penalty": (0, 0, 1e-9, 0, 0)}, "shape_penalty from 0.001 to 1000"),
+        ({"shape_penalty": (0, 0, 1e300, 0, 0)}, "shape_penalty from 0.001 to 1000"),
         ({"appearance_penalty": (0.0, 0.0, 0.0)}, "appearance_penalty from 0.0001 to 100000"),
         ({"mean_penalty": (1e9, 0.0, 0.0)}, "mean_penalty from 1e-06 to 10000"),
         ({"balance": (1e-9, 0.0)}, "balance from 0.01 to 1000"),
@@ -127,6 +127,13 @@ def test_images_must_be_a_multiple_of_components():
     policy.check_total(80, 16)
     with pytest.raises(TooFewImagesError, match="all sites have 79 for 16: fit at most 15"):
         policy.check_total(79, 16)
+
+
+def test_a_fit_tells_no_more_sums_than_there_are_images():
+    policy = Policy()
+    policy.check_weighted_sums(300, 16, 20)
+    with pytest.raises(TooFewImagesError, match=r"tell 320 weighted sums of 80 .* at most 6 iter"):
+        policy.check_weighted_sums(80, 16, 20)
 
 
 def test_no_site_may_hold_nearly_all_images():
