@@ -1,5 +1,6 @@
 """Policies: careful defaults, files that change what they mention, and ranges of settings."""
 
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -27,6 +28,11 @@ def test_defaults_are_careful():
     assert policy.fits == 1
     assert policy.images_per_component == 5
     assert set(policy.questions) == FIELDS.keys() | ANALYSES.keys()
+
+
+def test_a_policy_goes_to_other_processes():
+    policy = Policy(minimum_images=3)
+    assert pickle.loads(pickle.dumps(policy)) == policy
 
 
 def test_a_file_changes_what_it_mentions(tmp_path):

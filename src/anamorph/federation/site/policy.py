@@ -90,7 +90,7 @@ class Policy:
     images_per_component: float = 5.0
     weighted_sums_per_image: float = 1.25
     largest_share: float = 0.9
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: DEFAULT_RANGES)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(DEFAULT_RANGES))
     voxels: int = 2**24
     secure_sum: bool = True
     roster_changes: int = 2
