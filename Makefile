@@ -16,7 +16,7 @@ help: ## list the targets
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP) --editable '.[dev,docs,cluster,federation]'
+	$(BIN)/python $(PIP) --editable '.[dev,docs,cluster,federation,privacy]'
 	@touch $@
 
 demo: $(READY) ## fit digits, and write a report and pictures to demo-output/

@@ -39,10 +39,14 @@ class Steering:
         images, and bounds of ten times the largest honest norm of an image, 1 is within bounds.
     lies : bool, default False
         Whether it also makes every step look like a success.
+    stiffness : float, default 0
+        How much it adds to the Hessian of the shape basis, as a multiple of the honest total's:
+        shape changes little then.
     """
 
     strength: float
     lies: bool = False
+    stiffness: float = 0.0
     generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     lift: float = 0.0
 
@@ -52,6 +56,8 @@ class Steering:
         if self.lies and "log_likelihood" in sums.fields and question != "update_latents":
             self.lift += LIE
             added["log_likelihood"] = self.lift
+        if question == "shape_derivatives":
+            added["hessian"] = self.stiffness * sums["hessian"]
         if question == "appearance_derivatives":
             gradient = sums["gradient"]
             noise = self.generator.normal(size=gradient.shape)
@@ -75,6 +81,11 @@ def main(folder: Path) -> None:
             "a site that adds as much as all": (20, Steering(1.0)),
             "the same, and lies about the log-likelihood": (20, Steering(1.0, lies=True)),
             "ten times as much, and lies": (20, Steering(10.0, lies=True)),
+            "as much as all, and ten times the Hessian of the shape": (
+                20,
+                Steering(1.0, stiffness=10.0),
+            ),
+            "the same with a thousand times the Hessian": (20, Steering(1.0, stiffness=1000.0)),
         }
         for name, (n_iterations, change) in variants.items():
             finding, _ = measure(kind, members, others, n_iterations, change)

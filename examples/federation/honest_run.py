@@ -44,6 +44,7 @@ TOLERANCES = (1e-4, 1e-3, 1e-1)
 KINDS = {
     "digits, appearance only": {"likelihood": "gaussian", "latents": "appearance"},
     "digits, shape and appearance": {"likelihood": "gaussian"},
+    "digits, stiff": {"likelihood": "gaussian", "shape_penalty": (1e3,) * 5},
     "digits, Bernoulli": {"likelihood": "bernoulli"},
     "faces, appearance only": {"likelihood": "gaussian", "latents": "appearance"},
     "faces, shape and appearance": {"likelihood": "gaussian"},

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anamorph.federation.coordinator.fit import FederatedResult as FederatedResult
     from anamorph.federation.coordinator.fit import Terms as Terms
     from anamorph.federation.coordinator.fit import federated_fit as federated_fit
+    from anamorph.federation.coordinator.release_check import MembershipAttack as MembershipAttack
     from anamorph.federation.coordinator.release_check import ReleaseCheck as ReleaseCheck
     from anamorph.federation.coordinator.release_check import release_check as release_check
     from anamorph.federation.coordinator.statistics import GroupStatistics as GroupStatistics
@@ -56,7 +57,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "coordinator.fit": ["FederatedResult", "Terms", "federated_fit"],
-        "coordinator.release_check": ["ReleaseCheck", "release_check"],
+        "coordinator.release_check": ["MembershipAttack", "ReleaseCheck", "release_check"],
         "coordinator.statistics": [
             "GroupStatistics",
             "federated_statistics",

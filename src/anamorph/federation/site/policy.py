@@ -54,6 +54,9 @@ class Policy:
     images_per_component : float, default 5
         Fewest images at all sites together for each component: with fewer, totals over all images
         tell more about single ones.
+    weighted_sums_per_image : float, default 1.25
+        Most weighted sums of the images that a fit may tell, for each image: K in every iteration.
+        With as many sums as images, single images can be solved for.
     largest_share : float, default 0.9
         Largest share of all images that one site may hold: a total that is nearly that of one site
         does not hide it.
@@ -85,8 +88,9 @@ class Policy:
     refusals_per_year: int = 100
     components: int = 256
     images_per_component: float = 5.0
+    weighted_sums_per_image: float = 1.25
     largest_share: float = 0.9
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: DEFAULT_RANGES)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(DEFAULT_RANGES))
     voxels: int = 2**24
     secure_sum: bool = True
     roster_changes: int = 2
@@ -192,6 +196,32 @@ class Policy:
             raise TooFewImagesError(
                 f"this site asks for {self.images_per_component:g} images per component, and all "
                 f"sites have {n_images} for {n_components}: fit at most {most} components"
+            )
+
+    def check_weighted_sums(self, n_images: int, n_components: int, n_iterations: int) -> None:
+        """Raise a TooFewImagesError if a fit would tell too many sums for its images.
+
+        In every iteration it tells K sums of all images, weighted by latents. As many sums as
+        images determine the images but for a rotation, and that they are images tells the
+        rotation. Warps blur that, but settings or a colluding site can keep warps small.
+
+        Parameters
+        ----------
+        n_images : int
+            Images at all sites together: a total that was verified.
+        n_components : int
+            K.
+        n_iterations : int
+            Most iterations of the fit, as it was announced.
+        """
+        n_sums = n_components * n_iterations
+        if n_sums > self.weighted_sums_per_image * n_images:
+            most = int(self.weighted_sums_per_image * n_images / n_components)
+            raise TooFewImagesError(
+                f"{n_iterations} iterations with {n_components} components tell {n_sums} weighted "
+                f"sums of {n_images} images, and this site allows "
+                f"{self.weighted_sums_per_image:g} for each image: fit at most {most} iterations, "
+                "or fewer components"
             )
 
     def check_counts(self, counts: Mapping[str, int]) -> None:

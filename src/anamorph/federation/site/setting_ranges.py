@@ -19,7 +19,7 @@ from anamorph.model.settings import LatentLayout, Settings
 #: Lowest and highest value by setting. Of several weights no one may be higher, nor all be lower.
 DEFAULT_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
-        "shape_penalty": (1e-3, 1e4),
+        "shape_penalty": (1e-3, 1e3),
         "appearance_penalty": (1e-4, 1e5),
         "mean_penalty": (1e-6, 1e4),
         "balance": (1e-2, 1e3),
