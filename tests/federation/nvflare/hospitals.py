@@ -16,7 +16,7 @@ import psutil
 from PIL import Image
 
 from anamorph.federation.nvflare.consortium import Consortium
-from anamorph.federation.nvflare.provision import provision
+from examples.federation.rehearsal import rehearse
 
 SIZES = {"london": 10, "paris": 11, "rome": 13}
 # For a machine with other things to do: nothing here takes as long on an idle one.
@@ -32,7 +32,8 @@ class Hospitals:
         self.temporary.mkdir()
         self.port = free_port()
         consortium = Consortium("trio", "localhost", self.port, tuple(SIZES))
-        self.coordinator, *sites = provision(consortium, folder / "kits")
+        self.coordinator, *sites = rehearse(consortium, folder / "kits")
+        self.consortium = folder / "kits" / "consortium"
         self.kits = {kit.name: kit for kit in sites}
         self.policy = folder / "policy.toml"
         self.policy.write_text(policy)

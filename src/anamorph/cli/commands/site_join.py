@@ -40,7 +40,7 @@ def join(
 
     with talking("site join", quiet, as_json) as messages:
         request = begin(kit, name)
-        messages.say(f"The private key of {name} is in {kit}: it stays there, and nobody else's")
+        messages.say(f"The private key of {name} is in {kit}: it stays there")
         messages.say(f"Send {request.path} to the consortium")
         messages.say(f"Read this fingerprint to the other sites: {request.fingerprint}")
         messages.say(f"When the members file comes back: anamorph site update {kit} members.json")

@@ -35,7 +35,7 @@ def roster(
         for entry in found:
             until = f"{members.certificate(entry.name).not_valid_after_utc:%Y-%m-%d}"
             here = "this site" if entry.name == opened.name else "accepted"
-            table.add_row(entry.name, entry.fingerprint, until, entry.problem or here)
+            table.add_row(entry.name, entry.fingerprint or "?", until, entry.problem or here)
         messages.answer(table)
         waiting = [entry.name for entry in found if entry.problem is not None]
         authority = fingerprint(members.authority_certificate.public_key())

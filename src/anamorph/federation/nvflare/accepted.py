@@ -118,14 +118,15 @@ class Standing:
     Attributes
     ----------
     name : str
-    fingerprint : str
-        Of the key in the members file.
+    fingerprint : str or None
+        Of the key in the members file, if it is trusted here. Otherwise None: it must be asked for
+        at the other site, and not be read off a screen here.
     problem : str or None
         Why its key is not trusted here. None: it is.
     """
 
     name: str
-    fingerprint: str
+    fingerprint: str | None
     problem: str | None
 
 
@@ -138,7 +139,7 @@ def standings(kit: Kit) -> list[Standing]:
             keys[name]
             found.append(Standing(name, seen, None))
         except CertificateError as error:
-            found.append(Standing(name, seen, str(error)))
+            found.append(Standing(name, None, str(error)))
     return found
 
 
@@ -169,8 +170,8 @@ class AcceptedKeys(Mapping[str, rsa.RSAPublicKey]):
             return key
         if accepted is None:
             raise CertificateError(
-                f"{name} is not accepted at {self._kit.name}: somebody there must compare the "
-                f"fingerprint {seen} with {name}, and run 'anamorph site accept'"
+                f"{name} is not accepted at {self._kit.name}: somebody there must ask {name} for "
+                "the fingerprint of its key, and run 'anamorph site accept'"
             )
         if accepted != seen:
             raise CertificateError(

@@ -46,7 +46,8 @@ def guard_handshakes(admit: Admit, report: Callable[[str], object]) -> None:
         if server.ssl_context is not None:
             refusal = _refusal(request, admit)
             if refusal is not None:
-                tell(f"A connection from {address[0]} was refused", refusal)
+                if refusal:
+                    tell(f"A connection from {address[0]} was refused", refusal)
                 return
         finish_request(server, request, address)
 
@@ -64,7 +65,10 @@ def guard_handshakes(admit: Admit, report: Callable[[str], object]) -> None:
 
 
 def _refusal(request: Any, admit: Admit) -> str | None:
-    """Finish the handshake with a party; return why it is not let in, or None."""
+    """Finish the handshake with a party; return why it is not let in, or None.
+
+    The reason is empty for whoever goes away without a word: all it did was to look at the port.
+    """
     try:
         request.settimeout(_HANDSHAKE)
         request.do_handshake()
@@ -72,10 +76,12 @@ def _refusal(request: Any, admit: Admit) -> str | None:
         return admit(x509.load_der_x509_certificate(request.getpeercert(binary_form=True)))
     except TimeoutError:
         return f"it began no TLS handshake within {_HANDSHAKE:g} s"
+    except (ssl.SSLEOFError, ConnectionError):
+        return ""
     except ssl.SSLError as error:
         return _explained(error)
     except OSError as error:
-        return f"it closed the connection during the handshake ({error.strerror})"
+        return f"the handshake failed ({error.strerror})"
 
 
 def _explained(error: ssl.SSLError) -> str:

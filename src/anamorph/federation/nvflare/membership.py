@@ -193,7 +193,10 @@ def _changes(before: Members | None, members: Members, accepted: Mapping[str, st
                 f"({accepted[site]}): it is not trusted"
             )
         elif site not in accepted:
-            lines.append(f"{site} is not accepted yet: compare {seen} with {site}")
+            lines.append(
+                f"{site} is not accepted yet: ask somebody there for the fingerprint, and run "
+                f"'anamorph site accept KIT {site} FINGERPRINT'"
+            )
     gone = sorted(old.keys() - members.sites.keys())
     lines += [f"{site} is no longer a member" for site in gone]
     return lines or ["nothing that needs doing here"]

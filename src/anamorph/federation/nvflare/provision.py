@@ -85,7 +85,8 @@ def provision(consortium: Consortium, folder: Path) -> Kit:
     )
     write_members(folder / MEMBERS, new_issue(empty), key)
     begin_kit(folder / COORDINATOR, COORDINATOR)
-    (folder / COORDINATOR / "admin" / "startup").mkdir(parents=True)
+    for part in ("startup", "local"):
+        (folder / COORDINATOR / "admin" / part).mkdir(parents=True)
     return renew_coordinator(folder)
 
 
