@@ -20,6 +20,7 @@ from nvflare.fuel.f3.drivers.tcp_driver import TcpDriver, TcpStreamServer
 Admit = Callable[[x509.Certificate], str | None]
 
 _HANDSHAKE = 15.0  # seconds
+_AT_ONCE = 1.0  # seconds
 _PAUSE = 60.0  # seconds between two reports of the same kind: nobody can fill a disk with them
 
 
@@ -52,12 +53,15 @@ def guard_handshakes(admit: Admit, report: Callable[[str], object]) -> None:
         finish_request(server, request, address)
 
     def connect_and_tell(driver: Any, connector: Any) -> None:
+        place = f"{connector.params.get('host')}:{connector.params.get('port')}"
+        started = time.monotonic()
         try:
-            connect(driver, connector)
+            connect(driver, connector)  # returns when the connection ends
         except ssl.SSLError as error:
-            host, port = connector.params.get("host"), connector.params.get("port")
-            tell(f"No secure connection with {host}:{port}", _explained(error))
+            tell(f"No secure connection with {place}", _explained(error))
             raise
+        if time.monotonic() - started < _AT_ONCE:
+            tell(f"{place} closed the connection at once", "it does not accept this certificate")
 
     TcpStreamServer.get_request = take_without_handshake
     TcpStreamServer.finish_request = finish_with_handshake
