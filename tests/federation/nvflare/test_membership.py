@@ -140,7 +140,7 @@ def test_the_authority_cannot_sign_as_a_site(place):
     honest = PairwiseMasks(identity_of(place, "rome"), "fit", 3, 0)
     masks = PairwiseMasks(london, "fit", 3, 0)
     offers = {"paris": attacker.offer(), "rome": honest.offer(), "london": masks.offer()}
-    with pytest.raises(CertificateError, match="another key .* than the one accepted at london"):
+    with pytest.raises(CertificateError, match=r"another key .* than the one accepted at london"):
         masks.agree(list(TRIO.sites), offers, "question")
 
 

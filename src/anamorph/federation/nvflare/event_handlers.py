@@ -28,7 +28,7 @@ _ANNOUNCEMENTS = {
     EventType.JOB_COMPLETED: "The job has ended; waiting for the next one",
 }
 _START = "anamorph_start"  # what tells apart two processes with the same name
-_SILENCE = 5.0  # seconds in which a site that is alive sends a heartbeat
+_SILENCE = 8.0  # seconds in which a site that is alive sends a heartbeat, also on a busy computer
 _LOOK = 0.2
 
 
@@ -79,8 +79,7 @@ class Doorkeeper(FLComponent):  # type: ignore[misc]
             return str(error)
         with self._lock:
             known, heard = self._heard.get(name, (start, 0.0))
-        until = time.monotonic() + _SILENCE
-        while known != start and time.monotonic() < until:
+        while known != start and time.monotonic() < heard + _SILENCE:
             with self._lock:
                 known, last = self._heard[name]
             if known != start and last > heard:

@@ -143,7 +143,9 @@ class Job:
             return Ending(None)
         connected = self._session.connected()
         away = members - self._sites
-        if self._has_begun and away and away <= connected:
+        # Not before an iteration: the sites have answered for this roster, and would refuse to
+        # answer the same for another one.
+        if self._has_advanced and away and away <= connected:
             self._watch.stage(f"Continuing with {_named(away)} again")
         elif self._has_begun or self._sites <= connected:
             return None
