@@ -234,6 +234,9 @@ def test_a_copied_kit_is_refused_while_the_original_runs(session, hospitals, tmp
 
 def test_a_copied_kit_with_a_fresh_ledger_is_refused_by_the_others(session, hospitals, tmp_path):
     """Finding 7, with the original out of the way, so that the coordinator lets the copy in."""
+    if not (hospitals.kits["paris"].work / "met.json").exists():
+        with pytest.raises(ConsortiumError):
+            run_job(hospitals, session, tmp_path)  # the others have met the original
     shutil.copytree(hospitals.kits["london"].folder, tmp_path / "copy")
     copy = open_kit(tmp_path / "copy", as_site=True)
     shutil.rmtree(copy.work)

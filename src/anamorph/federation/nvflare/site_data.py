@@ -55,6 +55,7 @@ class SiteData:
 
     def write(self, kit: Kit) -> None:
         """Write this into a kit, where the process of a job finds it."""
+        kit.work.mkdir(exist_ok=True)
         write_json(_data_path(kit), asdict(self))
 
     def open_images(self) -> FileImages:
