@@ -7,9 +7,11 @@ import json
 import shutil
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +180,31 @@ def test_a_site_that_is_not_in_the_consortium_is_refused(session, hospitals, tmp
     finally:
         process.terminate()
         process.wait()
+
+
+def test_a_false_coordinator_is_told_at_the_site(hospitals, tmp_path):
+    """Somebody answers at the coordinator's address, with a certificate of another authority."""
+    false = rehearse(TRIO, tmp_path / "others")[0].startup
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(false / "server.crt", false / "server.key")
+    with socket.create_server(("localhost", 0)) as listener:
+        port = listener.getsockname()[1]
+        site = rehearse(replace(TRIO, port=port), tmp_path / "kits")[1]
+
+        def greet():
+            with contextlib.suppress(OSError):  # the end of the test
+                while True:
+                    with contextlib.suppress(ssl.SSLError, ConnectionError):
+                        context.wrap_socket(listener.accept()[0], server_side=True).close()
+
+        threading.Thread(target=greet, daemon=True).start()
+        process = start_site(hospitals, site, tmp_path / "site.txt")
+        told = f"No secure connection with localhost:{port}: its certificate is not one of"
+        wait_until(lambda: told in (tmp_path / "site.txt").read_text(), "a word at the site")
+        process.terminate()
+        process.wait(PATIENCE)
+        listener.shutdown(socket.SHUT_RDWR)
+    assert told in site.audit_log.read_text()
 
 
 # ---- at the loopback

@@ -131,6 +131,8 @@ def update(folder: Path, path: Path) -> list[str]:
         shutil.copyfile(path, folder / MEMBERS)
     harden(open_kit(folder, as_site=True))
     changes = _changes(before, members, read_accepted(folder) | _own(name, members))
+    if key is not None and key.name == _NEXT_KEY:
+        changes.append(f"{name} uses its new key from its next start: restart it if it runs")
     audit.write(event="updated", issue=members.issue, text="; ".join(changes))
     return changes
 

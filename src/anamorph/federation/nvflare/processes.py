@@ -65,8 +65,10 @@ def run_site(kit: Kit) -> NoReturn:
 def locked_site(kit: Kit) -> Iterator[None]:
     """Hold the lock of a running site, or raise a ConsortiumError that the audit log records."""
     path = kit.work / "lock"
-    pid = path.read_text().strip() if path.exists() else ""
-    text = f"{kit.name} is running already with this kit (process {pid}): stop that one first"
+    pid = ""
+    with contextlib.suppress(OSError):  # none yet, or Windows, where a locked file is not read
+        pid = f" (process {path.read_text().strip()})"
+    text = f"{kit.name} is running already with this kit{pid}: stop that one first"
     try:
         with locked(path, text):
             yield
@@ -102,7 +104,8 @@ def _run_site(kit: Kit) -> NoReturn:
 
 def start_coordinator(kit: Kit) -> subprocess.Popen[bytes]:
     """Start the coordinator's server as a child process, which ends when this process does."""
-    check_valid_now(certificate_of(kit.startup / "server.crt"), "the coordinator's certificate")
+    certificate = certificate_of(kit.startup / "server.crt")
+    check_valid_now(certificate, "the coordinator's certificate", "anamorph federation renew")
     _wait_for_port(kit)
     harden(kit)
     _forget_jobs(kit)

@@ -221,13 +221,24 @@ def check_issued(
         raise CertificateError(f"{what} was issued to {name_on(certificate)}, not to {name}")
 
 
-def check_valid_now(certificate: x509.Certificate, what: str) -> None:
-    """Raise a CertificateError if a certificate has expired, or is not valid yet."""
+def check_valid_now(
+    certificate: x509.Certificate, what: str, renewal: str = "anamorph site renew"
+) -> None:
+    """Raise a CertificateError if a certificate has expired, or is not valid yet.
+
+    Parameters
+    ----------
+    certificate : x509.Certificate
+    what : str
+        What the error calls it.
+    renewal : str, default "anamorph site renew"
+        The command that its owner renews it with.
+    """
     now = datetime.now(UTC)
     if now > certificate.not_valid_after_utc:
         raise CertificateError(
-            f"{what} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: renew it with "
-            "'anamorph site renew' there"
+            f"{what} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: its owner renews it "
+            f"with '{renewal}'"
         )
     if now < certificate.not_valid_before_utc:
         raise CertificateError(
