@@ -24,8 +24,8 @@ from anamorph import ShapeAppearanceModel
 from anamorph.datasets import digits
 from anamorph.federation.nvflare.consortium import Consortium
 from anamorph.federation.nvflare.kit import Kit
-from anamorph.federation.nvflare.provision import provision
 from anamorph.model.presets import preset
+from examples.federation.rehearsal import rehearse
 
 NAMES = ("london", "paris", "rome")
 MINIMUM_IMAGES = 4
@@ -53,7 +53,7 @@ def time_over_kits(n_iter: int = 20) -> None:
         started = time.perf_counter()
         model.fit(paths)
         pooled = time.perf_counter() - started
-        coordinator, *sites = provision(_consortium(), place / "kits")
+        coordinator, *sites = rehearse(_consortium(), place / "kits")
         processes = {
             kit.name: _start_site(kit, place, "--likelihood", "bernoulli") for kit in sites
         }
@@ -87,7 +87,7 @@ def memory_over_kits(space: Sequence[int], n_modes: int, n_iter: int = 1) -> Non
     """
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
-        coordinator, *sites = provision(_consortium(), place / "kits")
+        coordinator, *sites = rehearse(_consortium(), place / "kits")
         n_images = max(-(-(n_modes + 1) // len(NAMES)), MINIMUM_IMAGES)
         _draw_volumes(place, space, n_images)
         processes = {

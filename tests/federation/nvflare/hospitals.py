@@ -16,7 +16,7 @@ import psutil
 from PIL import Image
 
 from anamorph.federation.nvflare.consortium import Consortium
-from anamorph.federation.nvflare.provision import provision
+from examples.federation.rehearsal import rehearse
 
 SIZES = {"london": 10, "paris": 11, "rome": 13}
 # For a machine with other things to do: nothing here takes as long on an idle one.
@@ -24,26 +24,28 @@ PATIENCE = 120.0
 
 
 class Hospitals:
-    """A consortium of three sites, each with a folder of pictures."""
+    """A consortium of sites, by default three, each with a folder of pictures."""
 
-    def __init__(self, folder: Path, policy: str = "") -> None:
+    def __init__(self, folder: Path, policy: str = "", sizes: dict[str, int] = SIZES) -> None:
+        self.sizes = sizes
         self.folder, self.pictures = folder, folder / "pictures"
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.port = free_port()
-        consortium = Consortium("trio", "localhost", self.port, tuple(SIZES))
-        self.coordinator, *sites = provision(consortium, folder / "kits")
+        consortium = Consortium("trio", "localhost", self.port, tuple(sizes))
+        self.coordinator, *sites = rehearse(consortium, folder / "kits")
+        self.consortium = folder / "kits" / "consortium"
         self.kits = {kit.name: kit for kit in sites}
         self.policy = folder / "policy.toml"
         self.policy.write_text(policy)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._started: list[subprocess.Popen[bytes]] = []
-        draw_pictures(self.pictures)
+        draw_pictures(self.pictures, sizes)
 
     # ---- sites
 
     def start(self, *names: str) -> None:
-        for name in names or SIZES:
+        for name in names or self.sizes:
             self.processes[name] = self.run(
                 "site", "start", self.kits[name].folder, "--data", self.pictures / name,
                 "--policy", self.policy, "--threads", 1,
@@ -51,6 +53,10 @@ class Hospitals:
                 "--column", "diagnosis", "--column", "weight",
                 output=self.folder / f"{name}.txt",
             )  # fmt: skip
+
+    def n_connections(self, name: str) -> int:
+        """Return how often a site has said that it is connected."""
+        return (self.folder / f"{name}.txt").read_text().count("Connected to the coordinator")
 
     def stop(self) -> None:
         for process in self._started:
@@ -107,11 +113,11 @@ def weight(number: int) -> int:
     return 1 + number // 2 % 2
 
 
-def draw_pictures(folder: Path) -> None:
+def draw_pictures(folder: Path, sizes: dict[str, int]) -> None:
     """Draw blurred discs, of 12 x 10 pixels, in a folder for each site, with a table of them."""
     random = np.random.default_rng(0)
     rows, columns = np.mgrid[:12, :10]
-    for name, n_images in SIZES.items():
+    for name, n_images in sizes.items():
         (folder / name).mkdir(parents=True)
         write_table(folder / f"{name}.tsv", n_images)
         for number in range(n_images):

@@ -12,13 +12,14 @@ from anamorph.federation import ConsortiumError
 from anamorph.federation.nvflare.consortium import Consortium, read_consortium
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.provision import provision
+from examples.federation.rehearsal import rehearse
 
 TRIO = Consortium("trio", "localhost", 8002, ("london", "paris", "rome"))
 
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
-    return provision(TRIO, tmp_path_factory.mktemp("consortium") / "kits")
+    return rehearse(TRIO, tmp_path_factory.mktemp("consortium") / "kits")
 
 
 def test_a_short_yaml_describes_a_consortium(tmp_path):
@@ -41,6 +42,8 @@ def test_a_short_yaml_describes_a_consortium(tmp_path):
         ("name: trio\nserver: {host: h}\nsites: [a, A]", "different names"),
         ("name: trio\nserver: {host: h}\nsites: [../a]", "a site must be"),
         ("name: trio\nserver: {host: h}\nsites: [coordinator]", "cannot be called"),
+        # The server's certificate is issued to its host: a site could pass for it.
+        ("name: trio\nserver: {host: h}\nsites: [a, h]", "cannot be called"),
     ],
 )
 def test_a_yaml_that_does_not_is_told_what_is_wrong(tmp_path, text, complaint):
@@ -67,27 +70,37 @@ def test_a_kit_is_not_mistaken_for_another(kits, tmp_path):
         open_kit(tmp_path, as_site=True)
 
 
-def test_kits_are_made_in_a_new_folder_only(kits):
+def test_a_consortium_is_founded_in_a_new_folder_only(kits):
     with pytest.raises(ConsortiumError, match="not empty"):
         provision(TRIO, kits[0].folder.parent)
 
 
 def test_a_key_is_in_one_kit_only_and_for_its_owner(kits):
-    folder = kits[0].folder.parent
+    folder = kits[0].folder.parent.parent
     found = [path for path in folder.rglob("*") if path.suffix == ".key"]
     assert len({path.read_text() for path in found}) == len(found) == 6
     assert all(path.stat().st_mode & 0o077 == 0 for path in found)
-    (authority,) = folder.glob("authority/*.key")
-    texts = [path.read_text() for kit in kits for path in kit.folder.rglob("*") if path.is_file()]
-    assert not any(authority.read_text() in text for text in texts)
+    assert all(kit.folder.stat().st_mode & 0o077 == 0 for kit in kits)
 
 
-def test_a_site_knows_the_certificates_of_all(kits):
-    _, *sites = kits
-    for site in sites:
-        for other in sites:
-            own = (other.startup / "client.crt").read_text()
-            assert site.certificate(other.name).read_text() == own
+def test_whoever_provisions_has_no_private_key_of_a_site(kits):
+    coordinator, *sites = kits
+    secrets = [(site.startup / "client.key").read_text() for site in sites]
+    files = [path for path in coordinator.folder.parent.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        text = path.read_text()
+        assert not any(secret in text for secret in secrets)
+        # Nor in any other form: its own three keys are all that there are.
+        is_key = "PRIVATE KEY" in text
+        assert is_key == (path.name in ("authority.key", "server.key", "client.key")), path
+
+
+def test_a_kit_holds_no_private_key_but_its_own(kits):
+    for site in kits[1:]:
+        files = [path for path in site.folder.rglob("*") if path.is_file()]
+        holders = [path.name for path in files if "PRIVATE KEY" in path.read_text()]
+        assert holders == ["client.key"]
 
 
 def test_nothing_but_the_installed_programs_may_run(kits):

@@ -17,8 +17,8 @@ from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 from anamorph.model.hyperparameters import checked_arguments
 
 EXAMPLES = """[bold]Examples[/bold]
-anamorph federation fit kits/coordinator -o model.safetensors -k 16
-anamorph federation fit kits/coordinator -o brains.safetensors --preset brains2d --go-on"""
+anamorph federation fit consortium/coordinator -o model.safetensors -k 16
+anamorph federation fit consortium/coordinator -o brains.safetensors --preset brains2d --go-on"""
 
 _SITES = "Sites"
 

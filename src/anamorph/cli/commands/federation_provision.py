@@ -1,4 +1,4 @@
-"""``anamorph federation provision``: certificates and a kit for every party of a consortium."""
+"""``anamorph federation provision``: the authority of a consortium, and the coordinator's kit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anamorph.cli.terminal.errors import require_nvflare
 from anamorph.cli.terminal.messages import talking
 
 EXAMPLES = """[bold]Examples[/bold]
-anamorph federation provision consortium.yml -o kits"""
+anamorph federation provision consortium.yml -o consortium"""
 
 
 def provision(
@@ -26,32 +26,41 @@ def provision(
     ],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FOLDER", help="A new folder for the kits."),
+        typer.Option("--output", "-o", metavar="FOLDER", help="A new folder for the consortium."),
     ],
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make certificates and kits for a coordinator and its sites.
+    """Found a consortium: its authority, and the kit of the coordinator.
 
     The YAML file has three entries: name, server: {host: HOST, port: 8002},
     and sites, a list of names.
 
-    Give each site its own kit over a channel that you trust: the kit holds the
-    site's key. Whoever holds FOLDER/authority can add sites.
+    No key of a site is made here. Each site makes its own with 'anamorph site
+    join' and sends a request, which 'anamorph federation sign' signs.
     """
     require_nvflare()
     from anamorph.federation.nvflare.consortium import read_consortium
+    from anamorph.federation.nvflare.members import MEMBERS
     from anamorph.federation.nvflare.provision import AUTHORITY
-    from anamorph.federation.nvflare.provision import provision as make_kits
+    from anamorph.federation.nvflare.provision import provision as found
+    from anamorph.federation.protocol.certificates import fingerprint
 
     with talking("federation provision", quiet, as_json) as messages:
         facts = read_consortium(consortium)
-        kits = make_kits(facts, output)
-        for kit in kits:
-            messages.say(f"{kit.folder.name}: {output / kit.name}")
-        messages.say(f"Keep {output / AUTHORITY} secret: whoever holds it can add sites")
+        kit = found(facts, output)
+        authority = fingerprint(kit.members().authority_certificate.public_key())
+        messages.say(f"The coordinator's kit: {output / kit.name}")
+        messages.say(f"The authority: {output / AUTHORITY}; keep it secret, best off the network")
+        messages.say(f"Fingerprint of the authority: {authority}")
+        messages.say(
+            f"Next: {', '.join(facts.sites)} each run 'anamorph site join' and send their request "
+            f"for 'anamorph federation sign {output} REQUEST...'"
+        )
         messages.result(
             consortium=facts.name,
-            kits={kit.name: str(output / kit.name) for kit in kits},
+            kit=str(output / kit.name),
             authority=str(output / AUTHORITY),
+            fingerprint=authority,
+            members=str(output / MEMBERS),
         )

@@ -23,9 +23,9 @@ from anamorph.cli.terminal.models import load_model
 from anamorph.cli.terminal.places import reserve
 
 EXAMPLES = """[bold]Examples[/bold]
-anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv
-anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv --group-by diagnosis --group case --group control
-anamorph federation statistics kits/coordinator shared.safetensors -o latents.tsv --epsilon 1"""  # noqa: E501
+anamorph federation statistics consortium/coordinator shared.safetensors -o latents.tsv
+anamorph federation statistics consortium/coordinator shared.safetensors -o latents.tsv --group-by diagnosis --group case --group control
+anamorph federation statistics consortium/coordinator shared.safetensors -o latents.tsv --epsilon 1"""  # noqa: E501
 
 
 def statistics(

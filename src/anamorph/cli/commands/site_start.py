@@ -17,11 +17,12 @@ from anamorph.cli.terminal.settings import chosen_likelihood, parse_memory
 from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
+    from anamorph.federation.nvflare.kit import Kit
     from anamorph.federation.nvflare.site_data import SiteData
 
 EXAMPLES = """[bold]Examples[/bold]
-anamorph site start kits/london --data scans/ --policy policy.toml
-anamorph site start kits/london --data 'labels/*.nii.gz' --labels --policy policy.toml"""
+anamorph site start kit --data scans/ --policy policy.toml
+anamorph site start kit --data 'labels/*.nii.gz' --labels --policy policy.toml"""
 
 
 def start(
@@ -87,6 +88,7 @@ def start(
 
     with talking("site start", quiet, False) as messages:
         opened = open_kit(kit, as_site=True)
+        _tell_of_strangers(opened, messages)
         given = ImageArguments(data, tissues, participants, resample, cache)
         kind = chosen_likelihood(likelihood, labels, tissues) or DEFAULT
         found = given.find()
@@ -112,6 +114,16 @@ def start(
         )
         with redirect_stdout(io.StringIO()) if quiet else nullcontext():
             run_site(opened)
+
+
+def _tell_of_strangers(kit: Kit, messages: Messages) -> None:
+    """Say which members are not trusted here: fits with them would be refused."""
+    from anamorph.federation.nvflare.accepted import check_own_certificate, standings
+
+    check_own_certificate(kit)
+    for entry in standings(kit):
+        if entry.problem is not None:
+            messages.say(f"warning: {entry.problem}")
 
 
 def _check(lent: SiteData, name: str, messages: Messages) -> None:

@@ -94,7 +94,8 @@ class FederatedCheckpoints:
         self.roster = tuple(sorted(plan.agreement.counts))
         if path is not None and os.path.exists(path):
             self.standing = _read_standing(path, plan.name)
-            self.roster = self.standing.roster
+            # A site that was revoked since is not among those of the plan.
+            self.roster = tuple(n for n in self.standing.roster if n in plan.agreement.counts)
 
     def __str__(self) -> str:
         return "its last iteration" if self._path is None else os.fspath(self._path)

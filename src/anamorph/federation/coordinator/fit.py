@@ -272,7 +272,8 @@ def _agreed_holdings(
     """
     holdings = dict(description.holdings)
     if checkpoint is not None and os.path.exists(checkpoint):
-        return read_holdings(checkpoint) | holdings
+        known = read_holdings(checkpoint) | holdings
+        return {name: held for name, held in known.items() if name in names}
     missing = set(names) - holdings.keys()
     if missing:
         raise SitesLostError(dict.fromkeys(missing, "it must be there when the fit begins"))

@@ -70,7 +70,7 @@ def _checked(facts: dict[str, Any]) -> Consortium:
         raise ConsortiumError(f"host must be a host name or an address, got {host!r}")
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
         raise ConsortiumError(f"port must be an integer from 1 to 65535, got {port!r}")
-    _check_sites(sites)
+    _check_sites(sites, host)
     return Consortium(facts["name"], host, port, tuple(sites))
 
 
@@ -89,7 +89,7 @@ def _check_name(key: str, name: Any) -> None:
         raise ConsortiumError(f"{key} must be up to 63 letters, digits, '-' or '_', got {name!r}")
 
 
-def _check_sites(sites: Any) -> None:
+def _check_sites(sites: Any, host: str) -> None:
     if not isinstance(sites, list) or not sites:
         raise ConsortiumError(f"sites must be a list of names, got {sites!r}")
     for name in sites:
@@ -97,5 +97,18 @@ def _check_sites(sites: Any) -> None:
     if len(set(map(str.lower, sites))) < len(sites):
         raise ConsortiumError(f"sites must have different names, got {', '.join(sites)}")
     for name in sites:
-        if name.lower() in _RESERVED:
-            raise ConsortiumError(f"a site cannot be called {name}; choose another name")
+        check_site_name(name, host)
+
+
+def check_site_name(name: str, host: str) -> None:
+    """Raise a ConsortiumError if a site cannot have a name, which another party has.
+
+    Parameters
+    ----------
+    name : str
+    host : str
+        Of the coordinator: its certificate is issued to it.
+    """
+    _check_name("a site", name)
+    if name.lower() in (*_RESERVED, host.lower()):
+        raise ConsortiumError(f"a site cannot be called {name}; choose another name")

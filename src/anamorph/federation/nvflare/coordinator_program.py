@@ -17,6 +17,7 @@ from anamorph.federation.coordinator.statistics import (
     write_statistics,
 )
 from anamorph.federation.nvflare.kit import open_kit
+from anamorph.federation.nvflare.refusals import refusals_about
 from anamorph.federation.nvflare.request import (
     FitRequest,
     StatisticsRequest,
@@ -43,6 +44,7 @@ class CoordinatorProgram:
         transport = CollabTransport()
         try:
             request = read_request(kit)
+            transport.introduce_sites({name: refusals_about(kit, name) for name in kit.sites})
             events.append(kind="began", sites=list(transport.names))
             if isinstance(request, FitRequest):
                 _fit(request, transport, events)

@@ -7,27 +7,19 @@ job), the next job continues; if this process dies, the same command resumes.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from anamorph.federation.nvflare.job import Ending, Job, Watch
-from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.nvflare.kit import Kit, open_kit
 from anamorph.federation.nvflare.processes import end_coordinator, start_coordinator
 from anamorph.federation.nvflare.request import FitRequest, Request, write_request
+from anamorph.federation.nvflare.runs import locked
 from anamorph.federation.nvflare.session import Session, SessionError
 from anamorph.federation.protocol.errors import ConsortiumError
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 _POLL = 0.3  # seconds between checks of which sites are connected
 _SERVER_START = 60.0
@@ -51,6 +43,7 @@ class Driver:
 
     def __init__(self, kit: Kit, watch: Watch, patience: float) -> None:
         self._kit, self._watch, self._patience = kit, watch, patience
+        self._n_at_first = len(kit.sites)
         self._server: subprocess.Popen[bytes] | None = None
         self._server_started = 0.0
         self._session: Session | None = None
@@ -76,7 +69,8 @@ class Driver:
         ConsortiumError
             If it cannot continue: a site refuses, or does not connect.
         """
-        with _locked(self._kit.work / "lock"):
+        text = f"{self._kit.folder} is in use: wait until the other command with it is done"
+        with locked(self._kit.work / "lock", text):
             try:
                 return self._run_jobs(request, may_go_on_without)
             finally:
@@ -107,7 +101,7 @@ class Driver:
         if isinstance(request, FitRequest):
             has_begun = os.path.exists(request.checkpoint)
             sites = self._present_sites(may_go_on_without and has_begun)
-            request = replace(request, may_go_on_without=len(sites) < len(self._kit.sites))
+            request = replace(request, may_go_on_without=len(sites) < self._n_at_first)
         else:
             sites = self._present_sites(may_go_on_without=False)
         write_request(request, self._kit)
@@ -117,7 +111,7 @@ class Driver:
 
     def _present_sites(self, may_go_on_without: bool) -> list[str]:
         """Wait for all sites to connect; return those that did, if the others are not needed."""
-        wanted = set(self._kit.sites)
+        wanted = set(self._members_now())
         session = self._connected()
         until = max(time.monotonic() + self._patience, self._server_started + _RECONNECTION)
         reported: set[str] = set()
@@ -134,6 +128,18 @@ class Driver:
                 "'anamorph site start' there, then run the same command"
             )
         return sorted(wanted - missing)
+
+    def _members_now(self) -> tuple[str, ...]:
+        """Take over a members file that has changed; return the names of all sites."""
+        before, self._kit = self._kit, open_kit(self._kit.folder, as_site=False)
+        for text, names in (
+            ("is no longer a member", set(before.sites) - set(self._kit.sites)),
+            ("is a new member", set(self._kit.sites) - set(before.sites)),
+        ):
+            for name in sorted(names):
+                self._watch.stage(f"{name} {text}")
+        self._n_at_first = max(self._n_at_first, len(self._kit.sites))
+        return self._kit.sites
 
     def _connected(self) -> Session:
         """Return a session with the server, starting the server if necessary."""
@@ -156,24 +162,3 @@ class Driver:
         if self._server is not None:
             end_coordinator(self._server)
             self._server = None
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Lock a file, or raise a ConsortiumError if another command uses the same kit."""
-    with path.open("wb") as file:
-        try:
-            _lock(file)
-        except (BlockingIOError, PermissionError):
-            raise ConsortiumError(
-                f"{path.parent.parent} is in use: wait until the other command with it is done"
-            ) from None
-        yield
-
-
-def _lock(file: IO[bytes]) -> None:
-    """Lock a file until it is closed; fail at once where another process has locked it."""
-    if sys.platform == "win32":
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

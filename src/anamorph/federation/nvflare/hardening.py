@@ -20,12 +20,14 @@ _HANDLERS = "anamorph.federation.nvflare.event_handlers"
 _COMMON = "nvflare.app_common"
 _STORAGE = f"{_COMMON}.storages.filesystem_storage.FilesystemStorage"
 
-ROLE = "lead"
+# NVFLARE requires a mail address here, but sends no mail.
+ADMIN, ROLE = "coordinator@consortium.invalid", "lead"
 _LOG_BYTES, _LOG_FILES = 20_000_000, 3
 #: Seconds between a site's heartbeats, and until it notices that a server is back.
-HEARTBEAT = 4
+HEARTBEAT = 2
 _HEARTBEAT_TIMEOUT = 16  # seconds after which a silent site counts as disconnected
 _SCHEDULE_INTERVAL = 1.0
+_MOST_SITES = 1000  # sites may be added while the server runs; `Doorkeeper` knows them
 _SYNCHRONISATION = 60  # seconds that sites may take to load their program
 _POLL = 0.2  # seconds between checks whether the other end is ready, when a job begins
 
@@ -63,6 +65,18 @@ _LOGGING = {
 }
 
 
+# Processes of one party talk through a port of the loopback, which everybody on that computer can
+# reach. By default NVFLARE takes whoever connects there; with this, both ends show certificates.
+_COMMUNICATION = {
+    "format_version": 2,
+    "allow_adhoc_conns": False,
+    "internal": {
+        "scheme": "tcp",
+        "resources": {"host": "localhost", "connection_security": "mtls"},
+    },
+}
+
+
 def harden(kit: Kit) -> None:
     """Write the configuration of a party into its kit."""
     kit.work.mkdir(exist_ok=True)
@@ -77,6 +91,12 @@ def harden(kit: Kit) -> None:
         kit.local / "authorization.json", {"format_version": "1.0", "permissions": {ROLE: rights}}
     )
     write_json(kit.local / "log_config.json", _LOGGING)
+    write_json(kit.local / "comm_config.json", _COMMUNICATION)
+    if kit.is_site:
+        write_json(kit.startup / "fed_client.json", _client_address(kit))
+    else:
+        write_json(kit.startup / "fed_server.json", _server_address(kit))
+        write_json(kit.admin / "startup" / "fed_admin.json", _admin_address(kit))
 
 
 def write_job(folder: Path, sites: Sequence[str]) -> None:
@@ -120,6 +140,61 @@ def write_job(folder: Path, sites: Sequence[str]) -> None:
     write_json(config / "config_fed_client.json", client)
 
 
+def _client_address(kit: Kit) -> dict[str, Any]:
+    return {
+        "format_version": 2,
+        "servers": [
+            {
+                "name": kit.consortium,
+                "service": {"target": f"{kit.host}:{kit.port}", "scheme": "tcp"},
+                "identity": kit.host[:64],
+            }
+        ],
+        "client": {
+            "ssl_private_key": "client.key",
+            "ssl_cert": "client.crt",
+            "ssl_root_cert": "rootCA.pem",
+            "fqsn": kit.name,
+            "is_leaf": True,
+            "connection_security": "mtls",
+        },
+    }
+
+
+def _server_address(kit: Kit) -> dict[str, Any]:
+    server = {
+        "name": kit.consortium,
+        "service": {"target": f"{kit.host}:{kit.port}", "scheme": "tcp"},
+        "admin_server": kit.host,
+        "admin_port": kit.port,
+        "ssl_private_key": "server.key",
+        "ssl_cert": "server.crt",
+        "ssl_root_cert": "rootCA.pem",
+        "connection_security": "mtls",
+    }
+    return {"format_version": 2, "servers": [server]}
+
+
+def _admin_address(kit: Kit) -> dict[str, Any]:
+    admin = {
+        "project_name": kit.consortium,
+        "username": ADMIN,
+        "server_identity": kit.host[:64],
+        "scheme": "tcp",
+        "host": kit.host,
+        "port": kit.port,
+        "connection_security": "mtls",
+        "uid_source": "user_input",
+        "with_file_transfer": True,
+        "upload_dir": "transfer",
+        "download_dir": "transfer",
+        "client_key": "client.key",
+        "client_cert": "client.crt",
+        "ca_cert": "rootCA.pem",
+    }
+    return {"format_version": 1, "admin": admin}
+
+
 def _site_resources() -> dict[str, Any]:
     manager = f"{_COMMON}.resource_managers.gpu_resource_manager.GPUResourceManager"
     consumer = f"{_COMMON}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
@@ -145,7 +220,7 @@ def _coordinator_resources(kit: Kit) -> dict[str, Any]:
         "servers": [
             {
                 "admin_storage": "transfer",
-                "max_num_clients": len(kit.sites),
+                "max_num_clients": _MOST_SITES,
                 "heart_beat_timeout": _HEARTBEAT_TIMEOUT,
                 "admin_timeout": 10.0,
             }
@@ -171,7 +246,7 @@ def _coordinator_resources(kit: Kit) -> dict[str, Any]:
             ),
             _component("job_store", _STORAGE),
             _component("process_launcher", launcher),
-            _component("doorkeeper", f"{_HANDLERS}.Doorkeeper", sites=list(kit.sites)),
+            _component("doorkeeper", f"{_HANDLERS}.Doorkeeper", folder=str(kit.folder)),
         ],
     }
 

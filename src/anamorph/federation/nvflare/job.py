@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.nvflare.kit import Kit, open_kit
 from anamorph.federation.nvflare.request import events_path
 from anamorph.federation.nvflare.session import Session, SessionError
 from anamorph.federation.protocol.errors import ConsortiumError
@@ -136,10 +136,17 @@ class Job:
             if result is None:
                 self._watch.stage("The job ended too early: submitting it again")
             return Ending(result, is_fruitless=not self._has_advanced)
+        members = set(open_kit(self._kit.folder, as_site=False).sites)
+        if not self._sites <= members:
+            self._watch.stage(f"Ending the job: {_named(self._sites - members)} was revoked")
+            self._session.abort(self._name)
+            return Ending(None)
         connected = self._session.connected()
-        away = set(self._kit.sites) - self._sites
-        if self._has_begun and away and away <= connected:
-            self._watch.stage(f"Continuing with {', '.join(sorted(away))} again")
+        away = members - self._sites
+        # Not before an iteration: the sites have answered for this roster, and would refuse to
+        # answer the same for another one.
+        if self._has_advanced and away and away <= connected:
+            self._watch.stage(f"Continuing with {_named(away)} again")
         elif self._has_begun or self._sites <= connected:
             return None
         self._session.abort(self._name)
@@ -167,3 +174,7 @@ class Job:
             raise ConsortiumError(event["text"])
         else:
             raise ConsortiumError(f"{event['text']}; more is in the logs in {self._kit.folder}")
+
+
+def _named(names: set[str]) -> str:
+    return ", ".join(sorted(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,14 +13,27 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import psutil
+from cryptography import x509
 
+from anamorph.federation.nvflare.accepted import check_own_certificate
 from anamorph.federation.nvflare.hardening import HEARTBEAT, harden
 from anamorph.federation.nvflare.kit import Kit, open_kit
-from anamorph.federation.protocol.errors import ConsortiumError
+from anamorph.federation.nvflare.members import MEMBERS, read_members
+from anamorph.federation.nvflare.refusals import record_refusal
+from anamorph.federation.nvflare.runs import locked
+from anamorph.federation.protocol.certificates import (
+    certificate_from_pem,
+    check_valid_now,
+    fingerprint,
+    name_on,
+)
+from anamorph.federation.protocol.errors import ConsortiumError, FederationError
+from anamorph.federation.site.audit import AuditLog
 
 _JOB_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ENDING = 5.0  # seconds in which a process may end by itself
@@ -33,16 +47,56 @@ def run_site(kit: Kit) -> NoReturn:
     """Take part in the coordinator's jobs, and reconnect whenever its server restarts.
 
     The process ends when it is interrupted or refused, together with all processes of its jobs.
+
+    Raises
+    ------
+    ConsortiumError
+        If the site runs already, on this computer and with this kit.
+    CertificateError
+        If its certificate has expired, was revoked or is not for its key.
     """
+    check_own_certificate(kit)
+    kit.work.mkdir(exist_ok=True)
+    with locked_site(kit):
+        _run_site(kit)
+
+
+@contextlib.contextmanager
+def locked_site(kit: Kit) -> Iterator[None]:
+    """Hold the lock of a running site, or raise a ConsortiumError that the audit log records."""
+    path = kit.work / "lock"
+    pid = ""
+    with contextlib.suppress(OSError):  # none yet, or Windows, where a locked file is not read
+        pid = f" (process {path.read_text().strip()})"
+    text = f"{kit.name} is running already with this kit{pid}: stop that one first"
+    try:
+        with locked(path, text):
+            yield
+    except ConsortiumError as error:
+        if str(error) == text:
+            AuditLog(kit.audit_log).write(
+                event="refused", do="start", text=f"a second start of {kit.name} with this kit"
+            )
+        raise
+
+
+def _run_site(kit: Kit) -> NoReturn:
     from nvflare.private.fed.app.client.client_train import main
 
     harden(kit)
     _forget_jobs(kit)
     _prepare(kit)
+    _guard(kit)
     try:
         main(_arguments(kit, fed_client="fed_client.json", local_rank=0))
     except Exception as error:  # threads of NVFLARE would keep the process alive
         reason = " ".join(str(error).split())
+        if reason == "Login failed.":
+            reason = (
+                f"the coordinator refused {kit.name}: another {kit.name} is running, or it is not "
+                "a member any more; the coordinator's log says which"
+            )
+        record_refusal(kit, f"no connection with the coordinator: {reason}")
         print(f"error: no connection ({reason}); see {kit.folder / 'log.txt'}", file=sys.stderr)
         _end(1)
     _end(0)
@@ -50,6 +104,8 @@ def run_site(kit: Kit) -> NoReturn:
 
 def start_coordinator(kit: Kit) -> subprocess.Popen[bytes]:
     """Start the coordinator's server as a child process, which ends when this process does."""
+    certificate = certificate_of(kit.startup / "server.crt")
+    check_valid_now(certificate, "the coordinator's certificate", "anamorph federation renew")
     _wait_for_port(kit)
     harden(kit)
     _forget_jobs(kit)
@@ -77,8 +133,57 @@ def _run_coordinator(kit: Kit) -> None:
     from nvflare.private.fed.app.server.server_train import main
 
     _prepare(kit)
+    _guard(kit)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     main(_arguments(kit, fed_server="fed_server.json"))
+
+
+def _guard(kit: Kit) -> None:
+    """Check who connects to this process, and report who is refused."""
+    from anamorph.federation.nvflare.handshakes import guard_handshakes
+
+    def report(text: str) -> None:
+        record_refusal(kit, text)
+        print(text, flush=True)
+
+    guard_handshakes(_site_door(kit) if kit.is_site else _coordinator_door(kit), report)
+
+
+def _site_door(kit: Kit) -> Callable[[x509.Certificate], str | None]:
+    """Let in the processes of the site itself: whoever has its key."""
+    own = fingerprint(certificate_of(kit.startup / "client.crt").public_key())
+
+    def admit(certificate: x509.Certificate) -> str | None:
+        if fingerprint(certificate.public_key()) == own:
+            return None
+        return f"only this site's own processes connect here, not {name_on(certificate)}"
+
+    return admit
+
+
+def _coordinator_door(kit: Kit) -> Callable[[x509.Certificate], str | None]:
+    """Let in members, and the coordinator's own processes."""
+    paths = (kit.startup / "server.crt", kit.admin / "startup" / "client.crt")
+    own = {fingerprint(certificate_of(path).public_key()) for path in paths}
+
+    def admit(certificate: x509.Certificate) -> str | None:
+        seen, name = fingerprint(certificate.public_key()), name_on(certificate)
+        if seen in own:
+            return None
+        try:
+            members = read_members(kit.folder / MEMBERS)  # it may have changed since the start
+            if fingerprint(members.valid_certificate(name).public_key()) == seen:
+                return None
+        except FederationError as error:
+            return str(error)
+        return f"it has another key under the name {name} than the member ({seen})"
+
+    return admit
+
+
+def certificate_of(path: Path) -> x509.Certificate:
+    """Return the certificate in a file."""
+    return certificate_from_pem(path.read_bytes(), str(path))
 
 
 def _wait_for_port(kit: Kit) -> None:

@@ -15,9 +15,8 @@ from typing import Any
 from nvflare.apis.job_def import RunStatus
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-from anamorph.federation.nvflare.hardening import write_job
+from anamorph.federation.nvflare.hardening import ADMIN, write_job
 from anamorph.federation.nvflare.kit import Kit
-from anamorph.federation.nvflare.provision import ADMIN
 
 _LOGIN, _PAUSE = 5.0, 0.5  # seconds for one attempt to log in, and between attempts
 

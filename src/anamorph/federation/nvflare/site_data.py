@@ -6,7 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from anamorph.federation.nvflare.accepted import AcceptedKeys
 from anamorph.federation.nvflare.kit import Kit, write_json
+from anamorph.federation.protocol.certificates import key_from_pem
+from anamorph.federation.protocol.errors import ConsortiumError
 from anamorph.federation.protocol.identity import Identity
 from anamorph.federation.site.agent import SiteAgent
 from anamorph.federation.site.policy import Policy
@@ -52,6 +55,7 @@ class SiteData:
 
     def write(self, kit: Kit) -> None:
         """Write this into a kit, where the process of a job finds it."""
+        kit.work.mkdir(exist_ok=True)
         write_json(_data_path(kit), asdict(self))
 
     def open_images(self) -> FileImages:
@@ -71,17 +75,29 @@ class SiteData:
         return Policy() if self.policy is None else Policy.read(Path(self.policy))
 
 
-def open_agent(kit: Kit) -> SiteAgent:
+def read_site_data(kit: Kit) -> SiteData | None:
+    """Return what was last lent with a kit; None before the first time."""
+    path = _data_path(kit)
+    return SiteData(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def open_identity(kit: Kit) -> Identity:
+    """Return the identity of a site: its own key, and those that were accepted there."""
+    path = kit.startup / "client.key"
+    return Identity(kit.name, key_from_pem(path.read_bytes(), str(path)), AcceptedKeys(kit))
+
+
+def open_agent(kit: Kit, identity: Identity) -> SiteAgent:
     """Return the agent of a site, with the data that was last written into its kit."""
-    data = SiteData(**json.loads(_data_path(kit).read_text(encoding="utf-8")))
-    certificates = {site: kit.certificate(site).read_bytes() for site in kit.sites}
-    key = (kit.startup / "client.key").read_bytes()
+    data = read_site_data(kit)
+    if data is None:
+        raise ConsortiumError(f"no images were lent with {kit.folder}: run 'anamorph site start'")
     return SiteAgent(
         kit.name,
         data.open_images(),
         data.read_policy(),
         kit.work,
-        Identity.from_pem(kit.name, key, certificates),
+        identity,
         columns=data.columns,
         memory_budget=data.memory_budget,
         n_threads=data.n_threads,

@@ -11,7 +11,12 @@ from typing import Any
 from nvflare.collab import collab
 from nvflare.collab.api.context import set_call_context
 
-from anamorph.federation.protocol.errors import MessageError
+from anamorph.federation.protocol.errors import (
+    NAMED,
+    FederationError,
+    MessageError,
+    SitesLostError,
+)
 from anamorph.federation.protocol.transport import Replies
 from anamorph.federation.protocol.wire import Message, pack, unpack
 
@@ -19,6 +24,7 @@ _FOREVER = 7 * 24 * 3600.0
 # A site may compute for hours, but replies to a pulse at once. One that does not reply within the
 # patience is gone.
 _PULSE, _PATIENCE = 3.0, 12.0
+_INTRODUCTION = 60.0  # seconds that sites may take to introduce themselves
 _MUCH_GARBAGE = 2**20  # bytes
 
 
@@ -69,6 +75,51 @@ class CollabTransport:
                 replies.failures[name] = "it is gone"
                 del calls[name], self._sites[name]
         return replies
+
+    def introduce_sites(self, notices: Mapping[str, list[str]]) -> None:
+        """Let all sites of the job show each other that they are the ones they were before.
+
+        Parameters
+        ----------
+        notices : dict
+            Lines that a site should know, by name.
+
+        Raises
+        ------
+        SitesLostError
+            If a site does not answer.
+        FederationError
+            The refusal of a site, with its name.
+        """
+        shown = self._call_all("introduce", {name: {} for name in self._sites})
+        message = {"introductions": shown, "time": time.time()}
+        packed = {
+            name: {"message": pack(message | {"notices": notices.get(name, [])})} for name in shown
+        }
+        self._call_all("meet", packed)
+
+    def _call_all(
+        self, method: str, arguments: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Message]:
+        """Call a method of every site; return what each answers, or raise its refusal."""
+        replies = Replies()
+        calls = {
+            name: self._begin(name, method, _INTRODUCTION, **given)
+            for name, given in arguments.items()
+        }
+        wait(calls.values(), _INTRODUCTION)
+        for name, call in calls.items():
+            if call.done():
+                _add_reply(replies, name, call)
+            else:
+                replies.failures[name] = f"no answer in {_INTRODUCTION:g} s"
+        if replies.failures:
+            raise SitesLostError(replies.failures)
+        for name, answer in replies.answers.items():
+            if "error" in answer:
+                kind = NAMED.get(str(answer["error"]), FederationError)
+                raise kind(f"{name} refuses: {answer.get('text')}")
+        return replies.answers
 
     def _silent_sites(self, names: list[str]) -> list[str]:
         """Return which of some sites do not reply to a pulse."""

@@ -35,6 +35,14 @@ class SignatureError(FederationError):
     """A key is not signed by the site that it claims to come from."""
 
 
+class CertificateError(SignatureError):
+    """A certificate is not accepted here, is of another key, or is expired or revoked."""
+
+
+class DuplicateSiteError(SignatureError):
+    """A site seems to run twice: its record of runs is not a continuation of the one seen here."""
+
+
 class StorageError(FederationError):
     """A site could not write latents, sums or records to its disk."""
 
@@ -76,6 +84,8 @@ NAMED = {
         MessageError,
         VerificationError,
         SignatureError,
+        CertificateError,
+        DuplicateSiteError,
         StorageError,
         AnswerError,
         SiteFailure,

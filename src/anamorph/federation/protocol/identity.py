@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -11,7 +13,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificate
 
-from anamorph.federation.protocol.errors import SignatureError
+from anamorph.federation.protocol.certificates import fingerprint
+from anamorph.federation.protocol.errors import CertificateError, SignatureError
 
 PrivateKey = ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 PublicKey = ed25519.Ed25519PublicKey | rsa.RSAPublicKey | ec.EllipticCurvePublicKey
@@ -28,14 +31,16 @@ class Identity:
         Name of the site.
     private_key : PrivateKey
         Ed25519, RSA or elliptic curve.
-    known : dict of PublicKey
-        Public keys of all sites, by name.
+    known : mapping of PublicKey
+        Public keys of all sites that are trusted here, by name. It is looked up whenever a key is
+        needed, so a mapping that reads files can take a key back. One that raises a
+        CertificateError says why a name is not trusted.
     """
 
     def __init__(self, name: str, private_key: PrivateKey, known: Mapping[str, PublicKey]) -> None:
         self.name = name
         self._private_key = private_key
-        self._known = dict(known)
+        self._known = known
 
     @classmethod
     def from_pem(cls, name: str, private_key: bytes, certificates: Mapping[str, bytes]) -> Identity:
@@ -71,14 +76,34 @@ class Identity:
 
     def verify(self, name: str, data: bytes, signature: bytes) -> None:
         """Raise a SignatureError unless the named site is known and signed the data."""
-        key = self._known.get(name)
-        if key is None:
-            raise SignatureError(f"{name} has no certificate here: its keys are not trusted")
+        key = self._trusted_key(name)
         try:
             key.verify(signature, data, *_scheme_of(key))
         except InvalidSignature:
             text = f"a key that claims to come from {name} is not signed by it"
             raise SignatureError(text) from None
+
+    def check_roster(self, names: Iterable[str]) -> None:
+        """Raise a CertificateError unless the key of every named site is trusted here.
+
+        To be called with the roster of every question, before anything about it is computed.
+        """
+        for name in names:
+            self._trusted_key(name)
+
+    def roster_digest(self, names: Iterable[str]) -> str:
+        """Return a digest of named sites and of the keys that are trusted for them here.
+
+        Two sites that agree on it mean the same keys by the same names. SHA-256, in hexadecimal.
+        """
+        keys = [[name, fingerprint(self._trusted_key(name))] for name in sorted(set(names))]
+        return hashlib.sha256(json.dumps(["anamorph roster", keys]).encode()).hexdigest()
+
+    def _trusted_key(self, name: str) -> PublicKey:
+        key = self._known.get(name)
+        if key is None:
+            raise CertificateError(f"{name} has no certificate here: its keys are not trusted")
+        return key
 
 
 def _scheme_of(key: PrivateKey | PublicKey) -> tuple[Any, ...]:

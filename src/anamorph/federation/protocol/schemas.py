@@ -60,9 +60,7 @@ def number(least: float, most: float) -> Form:
 
     def check(value: Any, what: str) -> None:
         if type(value) not in (int, float) or not least <= value <= most:
-            raise MessageError(
-                f"{what} must be a number, {least} to {most}, got {_shown(value)}"
-            )
+            raise MessageError(f"{what} must be a number, {least} to {most}, got {_shown(value)}")
 
     return check
 

@@ -88,10 +88,11 @@ class Ledger:
                 "start another fit"
             )
         began = {} if record is None or record.counts is None else record.counts
-        if any(counts.get(name) != number for name, number in began.items()):
+        # Sites may leave for good, but none may come or change its number.
+        if began and any(began.get(name) != number for name, number in counts.items()):
             raise PolicyError(f"fit {fit} began with other numbers of images: they are fixed")
-        if record is None or (record.counts, record.n_iter) != (counts, n_iter):
-            self._write(fit=fit, counts=counts, n_iter=n_iter)
+        if not began or record is None or record.n_iter != n_iter:
+            self._write(fit=fit, counts=began or counts, n_iter=n_iter)
 
     def stop(self, fit: str, reason: str) -> None:
         """Record that a fit is stopped for good."""
