@@ -29,6 +29,9 @@ from anamorph.federation.site.policy import Policy
 _MOST_VERTICES = 200_000
 _BATCH = 4096
 _ZERO = 1e-9
+# Sums that differ by less are the same but for rounding; by more they differ. In between, weights
+# were changed by a hair, which would tell about the images that they were changed for.
+_SAME, _DIFFERENT = 1e-13, 1e-6
 
 
 def smallest_effective_number(weights: Float64Array) -> float:
@@ -42,12 +45,17 @@ def smallest_effective_number(weights: Float64Array) -> float:
     Returns
     -------
     float
-        0 if there are too many vertices to tell; infinity if all weights are 0.
+        0 if there are too many vertices to tell, or if weights of two sums differ by a hair;
+        infinity if all weights are 0.
     """
     columns, sizes = _cells(weights)
     if not columns.size:
         return np.inf
-    rows = _independent_rows(columns)
+    _, values, rows = np.linalg.svd(columns, full_matrices=False)
+    values = values / values[0]
+    if ((values > _SAME) & (values < _DIFFERENT)).any():
+        return 0.0
+    rows = rows[values >= _DIFFERENT]
     rank, n_cells = rows.shape
     if comb(n_cells, rank - 1) > _MOST_VERTICES:
         return 0.0
@@ -62,15 +70,9 @@ def _cells(weights: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return the different columns of weights that are not 0, and how many images have each."""
     scale = np.abs(weights).max(axis=1, keepdims=True, initial=0.0)
     scaled = weights[scale[:, 0] > 0] / scale[scale[:, 0] > 0]
-    columns, sizes = np.unique(np.round(scaled, 9), axis=1, return_counts=True)
+    columns, sizes = np.unique(scaled, axis=1, return_counts=True)
     is_used = (columns != 0).any(axis=0)
     return columns[:, is_used], sizes[is_used].astype(np.float64)
-
-
-def _independent_rows(matrix: Float64Array) -> Float64Array:
-    """Return an orthonormal basis (rank, columns) of the rows of a matrix."""
-    _, values, rows = np.linalg.svd(matrix, full_matrices=False)
-    return np.asarray(rows[values > _ZERO * values[0]])
 
 
 def _smallest_at(rows: Float64Array, sizes: Float64Array, vanishing: np.ndarray) -> float:
