@@ -28,7 +28,6 @@ ENVELOPE = {
     "block": {"block"},
     "total": {"number", "signature"},
     "reveal": {"values", "signature", "offer"},
-    "witness": set(),
     "settle": {"verdict"},
     "keep": {"iterations"},
 }

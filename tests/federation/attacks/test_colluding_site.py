@@ -28,9 +28,10 @@ class Conspiracy(Meddling):
     def _tell(self, name, message):
         if message["do"] == "reveal":
             self.numbers = {n: given["number"] for n, given in message["totals"].items()}
-        is_own = message.get("site") == self.colluder.name and self._is_time()
-        if message["do"] == "witness" and is_own and self.shows_changed_answer:
-            return message | {"block": self._shifted(message["block"])}
+        shown = message.get("masked", {})
+        if self.has_happened and self.colluder.name in shown and self.shows_changed_answer:
+            changed = {self.colluder.name: self._shifted(shown[self.colluder.name])}
+            return message | {"masked": shown | changed}
         return None
 
     def _hear(self, name, message, answer):

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 from PIL import Image
 
 from anamorph.federation.nvflare.consortium import Consortium
+from anamorph.federation.site.fit import Holdings
+from anamorph.latents import starting_latents
 from examples.federation.rehearsal import rehearse
 
 SIZES = {"london": 10, "paris": 11, "rome": 13}
@@ -41,6 +44,22 @@ class Hospitals:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._started: list[subprocess.Popen[bytes]] = []
         draw_pictures(self.pictures, sizes)
+        for name, kit in self.kits.items():
+            kit.work.mkdir(exist_ok=True)
+            (kit.work / "secret").write_bytes(secret(name))
+
+    def starting_latents(self, n_latents: int, seed: int = 0) -> np.ndarray:
+        """Return the latents of all images at the start, which only this test can know."""
+        return np.concatenate(
+            [
+                starting_latents(
+                    Holdings.seed(SimpleNamespace(secret=secret(name)), seed),
+                    [f"{name}/{number:02d}" for number in range(size)],
+                    n_latents,
+                )
+                for name, size in self.sizes.items()
+            ]
+        )
 
     # ---- sites
 
@@ -103,6 +122,11 @@ class Hospitals:
     def events(self) -> list[dict[str, object]]:
         path = self.coordinator.work / "events.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def secret(name: str) -> bytes:
+    """Return the secret of a site, which is random elsewhere."""
+    return name.encode().ljust(32)
 
 
 def diagnosis(number: int) -> str:

@@ -33,7 +33,8 @@ N_ITER = 15
 @pytest.fixture(scope="module")
 def pooled(hospitals):
     """The model of a fit to the images of all sites, on one computer."""
-    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(pictures(hospitals))
+    start = hospitals.starting_latents(2)
+    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(pictures(hospitals), start=start)
 
 
 def pictures(hospitals):
@@ -56,7 +57,7 @@ def test_a_fit_has_the_numbers_of_the_pooled_fit(hospitals, pooled, tmp_path):
     output = tmp_path / "model.safetensors"
     finish(hospitals.fit(output, "--iterations", N_ITER, "--in-the-open"))
     check_same(output, pooled, 1e-5)
-    # The pooled fit started from the same latents: they are drawn by what images are called.
+    # The pooled fit started from the same latents, drawn by secrets and what images are called.
     called = [f"{name}/{number:02d}" for name, size in SIZES.items() for number in range(size)]
     assert identities_of(pictures(hospitals)) == called
     assert not (tmp_path / "model.checkpoint").exists()

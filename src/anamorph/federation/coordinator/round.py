@@ -23,7 +23,7 @@ from anamorph.federation.masking.totals import decoded_total
 from anamorph.federation.protocol.answers import AnswerSchema
 from anamorph.federation.protocol.binding import Binding
 from anamorph.federation.protocol.errors import AnswerError, MessageError, SitesLostError
-from anamorph.federation.protocol.wire import Message
+from anamorph.federation.protocol.wire import BLOCK_BYTES, Message
 from anamorph.fitting.sums import Sums
 
 #: Gives some sites a task of the fit: messages by name of the site.
@@ -48,6 +48,8 @@ class Round:
         Of every site, signed, by name; empty until the total is there.
     next_offers : dict
         For the next question.
+    shown : dict
+        Masked answers that go to witnesses with the next message, by name of the witness.
     """
 
     binding: Binding
@@ -56,11 +58,22 @@ class Round:
     offers: Mapping[str, Message]
     checksums: dict[str, Message] = field(default_factory=dict)
     next_offers: dict[str, Message] = field(default_factory=dict)
+    shown: dict[str, dict[str, Residues]] = field(default_factory=dict)
     _total: Blocks | None = None
 
-    def ask(self, message: Message) -> dict[str, bytes]:
-        """Ask all sites; return the verdicts of witnesses of the question before, by name."""
-        replies = self._call_all("ask", **message)
+    def ask(self, message: Message, before: Round | None) -> dict[str, bytes]:
+        """Ask all sites; return the verdicts of witnesses of the question before, by name.
+
+        Parameters
+        ----------
+        message : Message
+            The question.
+        before : Round or None
+            That of the question before, which is settled by the same message.
+        """
+        last = {"checksums": None} if before is None else {"checksums": before.checksums}
+        shown = {} if before is None else before.shown
+        replies = self._call("ask", self._with_shown(message | last, shown))
         self._answers = {
             name: {"digest": reply["digest"], "signature": reply["signature"]}
             for name, reply in replies.items()
@@ -108,8 +121,8 @@ class Round:
 
     def settle(self) -> dict[str, bytes]:
         """Have the checksums checked where no question follows; return the verdicts."""
-        replies = self._call_all("settle", checksums=self.checksums)
-        return _verdicts_in(replies)
+        messages = self._with_shown({"checksums": self.checksums}, self.shown)
+        return _verdicts_in(self._call("settle", messages))
 
     @property
     def fact(self) -> bytes:
@@ -156,17 +169,36 @@ class Round:
             raise AnswerError("the checksums of the sites do not add up: memory here is faulty")
 
     def _show_witnesses(self, challenge: bytes, masked: Mapping[str, Blocks]) -> None:
-        """Send the witnesses the masked answers that they are to check."""
+        """Send the witnesses the masked answers that they are to check, if these are large.
+
+        Small ones go with the next message.
+        """
         witnesses = witnesses_of(challenge, self.binding.roster)
-        most = max((len(sites) for sites in witnesses.values()), default=0)
+        if 8 * self.schema.length * len(masked) <= BLOCK_BYTES and self.schema.n_blocks == 1:
+            self.shown = {
+                witness: {name: masked[name][0] for name in names}
+                for witness, names in witnesses.items()
+            }
+            return
+        most = max((len(names) for names in witnesses.values()), default=0)
         for number in range(most):
             for index in range(self.schema.n_blocks):
                 shown = {
-                    witness: _shown(sites[number], index, masked[sites[number]])
-                    for witness, sites in witnesses.items()
-                    if number < len(sites)
+                    witness: _shown(names[number], index, masked[names[number]])
+                    for witness, names in witnesses.items()
+                    if number < len(names)
                 }
                 self._call("witness", shown)
+
+    def _with_shown(
+        self, message: Message, shown: Mapping[str, Mapping[str, Residues]]
+    ) -> dict[str, Message]:
+        """Return the message for every site: that to a witness has what it is to check."""
+        same = message | {"masked": {}}
+        return {
+            name: message | {"masked": shown[name]} if name in shown else same
+            for name in self.binding.roster
+        }
 
     def _call_all(self, task: str, **facts: Any) -> dict[str, Message]:
         return self._call(task, dict.fromkeys(self.binding.roster, facts))

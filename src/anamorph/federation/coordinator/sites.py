@@ -210,8 +210,8 @@ class FederatedSites:
                 "offers": self._offers,
                 "decisions": self._decisions,
                 "summary": self._summary(),
-                "checksums": None if self._last is None else self._last.checksums,
-            }
+            },
+            self._last,
         )
         self._decisions = []
         total = current.add_up(verdicts if self._last is not None else {})

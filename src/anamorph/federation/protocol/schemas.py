@@ -195,6 +195,7 @@ MESSAGES: dict[str, dict[str, Form]] = {
         "decisions": _decisions,
         "summary": optional(array),
         "checksums": optional(_checksums),
+        "masked": by_name(array),
     },
     "block": {
         **_step_of_fit,
@@ -205,6 +206,6 @@ MESSAGES: dict[str, dict[str, Form]] = {
     "total": {**_step_of_fit, "index": _index, "block": array},
     "reveal": {**_step_of_fit, "totals": by_name(record({"number": _key, **_signed}))},
     "witness": {**_step_of_fit, "site": text(), "index": _index, "block": array},
-    "settle": {**_step_of_fit, "checksums": _checksums},
+    "settle": {**_step_of_fit, "checksums": _checksums, "masked": by_name(array)},
     "keep": {**_step_of_fit, "decisions": _decisions, "verdicts": _statements},
 }

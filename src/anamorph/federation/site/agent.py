@@ -253,7 +253,9 @@ class SiteAgent:
         self._check_format(settings)
         agreement = self._agreed(message["holdings"])
         self.policy.check_counts(agreement.counts)
-        self.policy.check_total(sum(agreement.counts.values()), settings.layout.n_latents)
+        n_images, n_latents = sum(agreement.counts.values()), settings.layout.n_latents
+        self.policy.check_total(n_images, n_latents)
+        self.policy.check_weighted_sums(n_images, n_latents, message["n_iter"])
         self._ledger.begin(name, dict(agreement.counts), message["n_iter"])
         ending = Ending(message["n_iter"], message["tol"])
         plan = Plan(name, settings, message["seed"], ending, agreement)
@@ -456,7 +458,7 @@ class SiteAgent:
             return None
         if message["checksums"] is None:
             raise StaleStepError("the checksums of the question before are missing")
-        verdict = asked.round.settle(message["checksums"])
+        verdict = asked.settle(message["checksums"], message["masked"])
         asked.give(message["decisions"])
         return verdict
 
@@ -488,7 +490,8 @@ class SiteAgent:
 
     def _settle(self, message: Message) -> Message:
         """Check the checksums of the last question of an iteration or analysis."""
-        return {"verdict": self._current(message).round.settle(message["checksums"])}
+        asked = self._current(message)
+        return {"verdict": asked.settle(message["checksums"], message["masked"])}
 
     def _keep(self, message: Message) -> Message:
         """Use the total of the last question, which completes an iteration or analysis."""
@@ -557,6 +560,14 @@ class _Asked:
         if self._before is not None:
             self._before.accept(verdicts)
             self._before = None
+
+    def settle(
+        self, checksums: Mapping[str, Message], masked: Mapping[str, object]
+    ) -> bytes | None:
+        """Check the checksums, and as a witness masked answers that come with them in one block."""
+        for name, block in masked.items():
+            self.round.witness(name, 0, block)
+        return self.round.settle(checksums)
 
     def give(self, decisions: Sequence[bool]) -> None:
         """Give the total to the copy of the fit, if it is within bounds."""
