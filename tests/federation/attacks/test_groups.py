@@ -9,7 +9,7 @@ import pytest
 
 from anamorph.federation import FederationError, Policy, federated_statistics
 from tests.federation import conftest
-from tests.federation.conftest import model, stack
+from tests.federation.conftest import stack
 
 N_IMAGES, N_SITES = 36, 3
 POLICY = Policy(minimum_images=3)
@@ -20,15 +20,15 @@ HALF = ["a" if n < N_IMAGES // 2 else "b" for n in range(N_IMAGES)]
 NEARLY = ["c" if n < N_IMAGES // 2 or n == 19 else "d" for n in range(N_IMAGES)]
 
 
-@pytest.fixture(scope="module")
-def fitted():
-    return model(n_iter=1).fit(stack(N_IMAGES))
-
-
 @pytest.fixture
 def transport(tmp_path):
     columns = {"diagnosis": DIAGNOSIS, "half": HALF, "nearly": NEARLY}
     return conftest.sites(tmp_path, POLICY, n_images=N_IMAGES, n_sites=N_SITES, columns=columns)
+
+
+@pytest.fixture
+def fitted(transport):
+    return conftest.fit(transport, n_iter=1)[0]
 
 
 def ask(fitted, transport, groups=("all",), column=None):
@@ -78,6 +78,6 @@ def test_groups_of_another_day_that_differ_by_one_image_are_refused(fitted, tran
 
 def test_another_model_does_not_make_another_group(fitted, transport):
     ask(fitted, transport, ["a"], "half")
-    other = model(n_iter=2).fit(stack(N_IMAGES))
+    other, _ = conftest.fit(transport, n_iter=2)
     with pytest.raises(FederationError, match="site2 refuses"):
         ask(other, transport, ["c"], "nearly")
