@@ -259,7 +259,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             sites = open_sites(images, settings, starting)
             checkpoints = None
             if checkpoint is not None:
-                checkpoints = CheckpointFile(checkpoint, sites, settings, seed)
+                checkpoints = CheckpointFile(checkpoint, sites, settings, seed, len(images))
             state = run_fit(
                 Fit(sites, settings),
                 seed,

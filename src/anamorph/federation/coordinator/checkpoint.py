@@ -17,7 +17,7 @@ from anamorph.arrays.mapped import let_go
 from anamorph.federation.coordinator.sites import FederatedSites
 from anamorph.fitting.em import Fit
 from anamorph.fitting.state import State
-from anamorph.storage.checkpoint import check_fingerprint, state_from, state_tensors
+from anamorph.storage.checkpoint import check_fingerprint, check_state, state_from, state_tensors
 from anamorph.storage.tensors import read_tensors, write_tensors
 
 logger = logging.getLogger("anamorph")
@@ -157,5 +157,6 @@ def _read_standing(path: str | os.PathLike[str], fit: str) -> Standing:
     """Return what is in a checkpoint of this fit; large arrays stay in the file until used."""
     arrays, facts = read_tensors(path, _KIND, _VERSION, is_large)
     check_fingerprint(path, facts, fit)
+    check_state(path, arrays, facts, has_latents=False)
     state = state_from(arrays, facts, facts["n_images"])
     return Standing(state, facts["site_step"], tuple(facts["roster"]), tuple(facts["notes"]))

@@ -281,5 +281,5 @@ class SiteAgent:
 def _checked_settings(facts: Any) -> Settings:
     try:
         return settings_from(facts)
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise MessageError("the settings are not those of a fit of this version") from None
