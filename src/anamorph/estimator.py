@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -31,6 +33,7 @@ from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
 from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile
+from anamorph.storage.locks import locked
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
 
 #: Opens the sites that hold images, given settings and starting latents.
@@ -255,7 +258,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
-        with self.machine.threads():
+        held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
+        with held, self.machine.threads():
             sites = open_sites(images, settings, starting)
             checkpoints = None
             if checkpoint is not None:

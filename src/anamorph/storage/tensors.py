@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from anamorph.arrays.mapped import let_go
 from anamorph.images.errors import short_reason
 from anamorph.storage.errors import ModelFileError
-from anamorph.storage.replace import replacing
+from anamorph.storage.replace import check_folder, replacing
 
 _KEY = "anamorph"
 _TYPES = {"F32": np.float32, "F64": np.float64}
@@ -78,8 +78,7 @@ def write_tensors(
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checksum = _digest(kind, version, contiguous, facts)
     header = {"kind": kind, "version": version, "facts": facts, "checksum": checksum}
-    if not path.parent.is_dir():
-        raise ModelFileError(f"{path.parent} does not exist: create it, then write {path.name}")
+    check_folder(path)
     with replacing(path) as temporary:
         try:
             save_file(contiguous, temporary, metadata={_KEY: json.dumps(header)})
