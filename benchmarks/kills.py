@@ -38,10 +38,12 @@ def watch(module, name, is_watched=lambda *arguments, **options: True):
         count += 1
         if count == int(k) and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*arguments, **options)
-        if count == int(k) and when == "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+        is_last = count == int(k)
+        try:
+            return original(*arguments, **options)
+        finally:
+            if is_last:
+                os.kill(os.getpid(), signal.SIGKILL)
     setattr(module, name, watched)
 
 def is_own(path, *rest, **options):
