@@ -53,7 +53,7 @@ def forged_copies(path, changes) -> bytes:
     """Return a file without a checksum, as of version 0.1, after `changes(arrays, facts)`."""
     with safe_open(path, framework="numpy") as file:
         header = json.loads(file.metadata()["anamorph"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}
+        arrays = {name: file.get_tensor(name) for name in set(file.keys())}
     header.pop("checksum", None)
     changes(arrays, header["facts"])
     return save(arrays, metadata={"anamorph": json.dumps(header)})
