@@ -16,6 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.fitting.em import Fit
+from anamorph.fitting.errors import FitError
+from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
@@ -53,6 +55,13 @@ class _Described(Protocol):
     def pad(self) -> int: ...
     @property
     def suffix(self) -> str | None: ...
+
+
+def _told_of_checkpoint(path: str | os.PathLike[str] | None) -> str:
+    """Return what an error says of the checkpoint, which holds the last state that was whole."""
+    if path is None or not os.path.exists(path):
+        return ""
+    return f" ({os.fspath(path)} keeps the last iteration before)"
 
 
 class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -264,13 +273,19 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             checkpoints = None
             if checkpoint is not None:
                 checkpoints = CheckpointFile(checkpoint, sites, settings, seed, len(images))
-            state = run_fit(
-                Fit(sites, settings),
-                seed,
-                Ending(self.n_iter, self.tol),
-                tell=told(self.verbose, callback),
-                checkpoints=checkpoints,
-            )
+            try:
+                state = run_fit(
+                    Fit(sites, settings),
+                    seed,
+                    Ending(self.n_iter, self.tol),
+                    tell=told(self.verbose, callback),
+                    checkpoints=checkpoints,
+                )
+            except FitError as error:
+                raise FitError(
+                    f"{error}; suspected: {suspected_cause(images, settings)}"
+                    + _told_of_checkpoint(checkpoint)
+                ) from None
         self._take(state.beside(np), settings, images)
         self.latents_ = sites.latents
         return self

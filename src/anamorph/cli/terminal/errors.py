@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from anamorph.federation.protocol.errors import FederationError
+from anamorph.fitting.errors import FitError
 from anamorph.images.errors import ImageError, TableError
 from anamorph.kernels.errors import DeviceError
 from anamorph.model.checks import ArgumentError
@@ -48,6 +49,7 @@ class OneLineErrors(TyperGroup):
             CommandError,
             DeviceError,
             FederationError,
+            FitError,
             ImageError,
             ModelFileError,
             TableError,
