@@ -29,6 +29,7 @@ from anamorph.images.grid import Affine
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice
 from anamorph.model.encoding import Encoded
+from anamorph.model.folding import warn_of_folds
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import checked_arguments
 from anamorph.model.parameters import Parameters
@@ -288,6 +289,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 ) from None
         self._take(state.beside(np), settings, images)
         self.latents_ = sites.latents
+        warn_of_folds(self._predictor, self.latents_)
         return self
 
     def _local_sites(
@@ -334,7 +336,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        return self._predictor.encode(self.checked_images(X))
+        predictor = self._predictor
+        encoded = predictor.encode(self.checked_images(X))
+        warn_of_folds(predictor, encoded.latents)
+        return encoded
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""

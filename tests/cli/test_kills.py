@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks.kills import count_calls, kill_and_finish, make_images
-from tests.cli.conftest import QUICK
+from tests.cli.conftest import QUICK, blobs
 
 
 @pytest.mark.slow
@@ -119,3 +120,11 @@ def test_a_fit_that_was_killed_after_its_model_was_written_finishes(
     assert "Fitted 10 images" in result.stdout
     assert sorted(os.listdir(tmp_path)) == ["model.latents.tsv", "model.safetensors", "pictures"]
     assert "exists already" in anamorph(*command).error
+
+
+def test_the_command_says_it_in_one_line(anamorph, tmp_path):
+    for n, image in enumerate(blobs(6, (12, 10)) * np.float64(1e20)):
+        np.save(tmp_path / f"{n}.npy", image)
+    result = anamorph("fit", tmp_path, "-o", tmp_path / "m", "-k", 2, "--balance", "1e-30,0")
+    assert "has values up to 1e+20" in result.error
+    assert not (tmp_path / "m").exists()
