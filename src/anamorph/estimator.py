@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,14 +27,15 @@ from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
+from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Affine
 from anamorph.latents import draw_latents
-from anamorph.model.checks import check_choice
+from anamorph.model.checks import check_choice, checked_seed
 from anamorph.model.encoding import Encoded
 from anamorph.model.folding import warn_of_folds
 from anamorph.model.generator import Generator
-from anamorph.model.hyperparameters import checked_arguments
+from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
 from anamorph.model.settings import Settings, checked_start, completed_settings
@@ -63,6 +67,27 @@ def _told_of_checkpoint(path: str | os.PathLike[str] | None) -> str:
     if path is None or not os.path.exists(path):
         return ""
     return f" ({os.fspath(path)} keeps the last iteration before)"
+
+
+def _refuse_foreign(X: object) -> None:  # noqa: N803
+    """Raise an ImageError for arrays that can never be images, in the words of scikit-learn."""
+    if issparse(X):
+        raise ImageError("sparse data is not supported: X must be dense images, (N, *space)")
+    if isinstance(X, np.ndarray) and np.iscomplexobj(X):
+        raise ImageError("Complex data not supported: X must hold real numbers, e.g. magnitudes")
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.array_equal(one, other))
+    except (TypeError, ValueError):
+        return one is other
+
+
+def _storable(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments without a source of random numbers, which no file holds."""
+    seed = arguments["random_state"]
+    return arguments if isinstance(seed, int | np.integer) else arguments | {"random_state": None}
 
 
 class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -112,13 +137,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         pay. Sums on a GPU are added up in no fixed order: results differ in their last digits
         from run to run.
     n_threads : int, optional
-        As many as there are processors by default.
+        As many as there are processors by default, or with -1.
     memory_budget : int, optional
         Bytes for the images that a fit or a prediction works on at a time and what it keeps of
         them, besides the model and its results; 2 GiB by default. On a GPU, the most bytes to
         use there in all; by default what is free.
-    random_state : int, optional
-        Seed of the starting latents; 0 by default.
+    random_state : int, RandomState or Generator, optional
+        Seed of the starting latents, or what draws it; 0 by default.
     verbose : bool
         Print the objective after every iteration, and how long the rest will take.
 
@@ -140,6 +165,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Approximate log evidence after each iteration.
     n_iter_ : int
         How many iterations were done.
+    n_features_in_ : int
+        How many numbers an image has.
     origin_ : Origin
         The number of images that the model was fitted to, their affine and margin, and how long
         iterations took.
@@ -175,7 +202,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         device: str = "cpu",
         n_threads: int | None = None,
         memory_budget: int | None = None,
-        random_state: int | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -201,7 +228,54 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def machine(self) -> Machine:
         """Where the model works: its device, threads and memory."""
-        return Machine(self.device, self.n_threads, self.memory_budget)
+        n_threads = None if self.n_threads == -1 else self.n_threads
+        return Machine(self.device, n_threads, self.memory_budget)
+
+    # ---- what scikit-learn asks for
+
+    def set_params(self, **params: Any) -> ShapeAppearanceModel:
+        """Set parameters, and warn where a fitted model stays as it is until it is fitted again."""
+        is_fitted = hasattr(self, "mean_")
+        before = self.get_params(deep=False) if is_fitted else {}
+        super().set_params(**params)
+        fixed = [
+            name
+            for name in params
+            if is_fitted
+            and HYPERPARAMETERS[name].is_fixed_by_fit
+            and not _is_same(params[name], before[name])
+        ]
+        if fixed:
+            warnings.warn(
+                f"{', '.join(fixed)} cannot change in a fitted model: it stays as it was fitted "
+                "until fit is called again",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Return the names of the latents, z1 to zK, as in tables.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        array of str, of shape (K,)
+        """
+        n_latents = self.settings_.layout.n_latents
+        return np.array([f"z{k}" for k in range(1, n_latents + 1)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that X are images, which may lack values, and that latents are float64."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     # ---- fitting
 
@@ -263,9 +337,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             This model, fitted.
         """
         arguments = checked_arguments(self.get_params(deep=False))
+        _refuse_foreign(X)
         images = open_images(X, self.likelihood, self.channel_axis)
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
-        seed = arguments["random_state"] or 0
+        seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
         held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
@@ -425,7 +500,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         write_model(
             path,
             StoredModel(
-                self.get_params(deep=False),
+                _storable(self.get_params(deep=False)),
                 self._format,
                 self._generator.settings,
                 self._generator.parameters,
@@ -465,6 +540,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.objective_ = objective
         self.n_iter_ = len(objective)
         self.origin_ = origin
+        n_channels = 1 if image_format.channel_axis is None else image_format.n_channels
+        self.n_features_in_ = n_channels * math.prod(image_format.space)
 
     @property
     def _predictor(self) -> Predictor:
@@ -482,6 +559,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
         """Return images as a collection to read from, or raise an error if they do not fit."""
         expected = self.image_format_
+        _refuse_foreign(X)
         if is_list_of_files(X):
             images: ImageCollection = self.open_files(cast(Sequence[Any], X))
         else:
