@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
@@ -25,6 +24,7 @@ from anamorph.cli.commands import (
 from anamorph.cli.commands.federation import federation
 from anamorph.cli.commands.site import site
 from anamorph.cli.terminal.errors import OneLineErrors
+from anamorph.cli.terminal.signals import handle_signals, interrupts_in_one_line
 
 app = typer.Typer(
     name="anamorph",
@@ -82,5 +82,6 @@ def anamorph(
 
 def main() -> None:
     """Run the command line. SIGTERM is handled like Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    app()
+    with interrupts_in_one_line():
+        handle_signals()
+        app()

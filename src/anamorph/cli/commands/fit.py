@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.errors import INTERRUPTED, CommandError
+from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
 from anamorph.cli.terminal.places import check_checkpoint, check_free, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
+from anamorph.cli.terminal.signals import INTERRUPTED
+from anamorph.cli.terminal.streams import tell
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -147,7 +149,7 @@ def tell_how_to_resume(checkpoint: Path) -> None:
         text = f"Stopped; {checkpoint} is kept, and the same command resumes the fit: {command}"
     else:
         text = "Stopped before the first iteration was done; nothing was written"
-    print(text, file=sys.stderr)
+    tell(text)
 
 
 def _write(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from anamorph.cli.terminal.streams import print_result, unbreakable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +46,8 @@ class Messages:
     def __init__(self, command: str, quiet: bool, as_json: bool) -> None:
         from rich.console import Console
 
-        self.console: Console = Console(stderr=as_json, quiet=quiet)
+        stream = unbreakable(sys.stderr if as_json else sys.stdout)
+        self.console: Console = Console(file=stream, quiet=quiet)
         self.as_json = as_json
         self._result: dict[str, Any] = {"command": command}
 
@@ -122,7 +126,7 @@ def talking(command: str, quiet: bool, as_json: bool) -> Iterator[Messages]:
     finally:
         _logger.removeHandler(handler)
     if as_json:
-        print(json.dumps(messages._result))
+        print_result(json.dumps(messages._result))
 
 
 class FitDisplay:
