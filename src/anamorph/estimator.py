@@ -22,7 +22,7 @@ from anamorph.fitting.em import Fit
 from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.run import Ending, Progress, run_fit, told
+from anamorph.fitting.run import Ending, Progress, duration, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.images.arrays import ImageFormat
@@ -38,6 +38,7 @@ from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
+from anamorph.model.progress import NotebookBar, is_notebook, shown_in_notebook
 from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile
 from anamorph.storage.locks import locked
@@ -145,7 +146,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     random_state : int, RandomState or Generator, optional
         Seed of the starting latents, or what draws it; 0 by default.
     verbose : bool
-        Print the objective after every iteration, and how long the rest will take.
+        Print the objective after every iteration, and how long the rest will take; in notebooks a
+        progress bar shows it, and that of encoding, reconstructing and imputing images.
 
     Attributes
     ----------
@@ -354,7 +356,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     Fit(sites, settings),
                     seed,
                     Ending(self.n_iter, self.tol),
-                    tell=told(self.verbose, callback),
+                    tell=self._tell(callback),
                     checkpoints=checkpoints,
                 )
             except FitError as error:
@@ -366,6 +368,20 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.latents_ = sites.latents
         warn_of_folds(self._predictor, self.latents_)
         return self
+
+    def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
+        """Return what is called after every iteration: a bar in notebooks, lines elsewhere."""
+        if not (self.verbose and is_notebook()):
+            return told(self.verbose, callback)
+        bar, tell = NotebookBar("Fitting"), told(False, callback)
+
+        def show(progress: Progress) -> None:
+            left = f"about {duration(progress.seconds_left)} left"
+            facts = f"objective {progress.objective[-1]:.8g}, {left}"
+            bar.show(progress.n_done, progress.n_iter, facts)
+            tell(progress)
+
+        return show
 
     def _local_sites(
         self, images: ImageCollection, settings: Settings, start: Float64Array | None
@@ -412,7 +428,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
         predictor = self._predictor
-        encoded = predictor.encode(self.checked_images(X))
+        with shown_in_notebook(self.verbose, "Encoding images"):
+            encoded = predictor.encode(self.checked_images(X))
         warn_of_folds(predictor, encoded.latents)
         return encoded
 
@@ -440,9 +457,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
         latents = self._checked_latents(Z)
         check_choice("part", part, PARTS)
-        return self._predictor.expected_images(
-            latents, warped=part != "appearance", coloured=part != "shape"
-        )
+        with shown_in_notebook(self.verbose, "Reconstructing images"):
+            return self._predictor.expected_images(
+                latents, warped=part != "appearance", coloured=part != "shape"
+            )
 
     def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
@@ -466,7 +484,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def imputed_images(self, X: Images) -> Array:  # noqa: N803
         """Return what `impute` does, always with channels first: (N, C, *space)."""
-        return self._predictor.impute(self.checked_images(X))
+        with shown_in_notebook(self.verbose, "Imputing images"):
+            return self._predictor.impute(self.checked_images(X))
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, *, noise: bool = False

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from tests.cli.conftest import QUICK
+from anamorph import ShapeAppearanceModel
+from tests.cli.conftest import QUICK, blobs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and devices of POSIX")
 
@@ -87,3 +89,15 @@ def test_no_memory_is_one_line(anamorph, picture_model, monkeypatch):
 
     monkeypatch.setattr("anamorph.estimator.ShapeAppearanceModel.load", fail)
     assert "there is not enough memory" in anamorph("info", picture_model).error
+
+
+def test_the_command_tells_how_many_images_are_done(anamorph, tmp_path):
+    for n, image in enumerate(blobs(40, (10, 8))):
+        np.save(tmp_path / f"{n:02d}.npy", image)
+    path = tmp_path / "model.safetensors"
+    ShapeAppearanceModel(2, n_iter=1, n_threads=1).fit(blobs(6, (10, 8))).save(path)
+    for command, output in (("encode", "z.tsv"), ("reconstruct", "r"), ("impute", "i")):
+        result = anamorph(
+            command, path, f"{tmp_path}/*.npy", "-o", tmp_path / output, succeeds=True
+        )
+        assert "40 of 40 images" in result.stdout

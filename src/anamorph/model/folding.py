@@ -16,6 +16,7 @@ from anamorph.arrays.typing import Float64Array, IntArray
 from anamorph.geometry import jacobian_determinant
 from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
+from anamorph.model.progress import progress_told
 
 logger = logging.getLogger("anamorph")
 
@@ -79,7 +80,8 @@ def find_folds(predictor: Predictor, latents: Float64Array) -> Folds:
 
 def warn_of_folds(predictor: Predictor, latents: Float64Array) -> None:
     """Warn if warps of latents (N, K) fold, and say what helps."""
-    folds = find_folds(predictor, latents)
+    with progress_told(None):
+        folds = find_folds(predictor, latents)
     if folds.n_images == 0:
         return
     if folds.cured_by is None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.checks import check_integer
+from anamorph.plots.notebooks import ShownFigure
 from anamorph.plots.panels import AnyFigure, axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 
@@ -112,7 +112,7 @@ def plot_latent_pairs(
     points = np.asarray(latents, np.float64)
     n_dims = len(dims)
     if figure is None:
-        figure = Figure((1.8 * n_dims, 1.8 * n_dims), layout="constrained")
+        figure = ShownFigure((1.8 * n_dims, 1.8 * n_dims), layout="constrained")
     panels = figure.subplots(n_dims, n_dims, squeeze=False, sharex="col")
     for (row, column), axes in np.ndenumerate(panels):
         if column > row:

@@ -18,6 +18,7 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection
 from anamorph.latents import mode_standard_deviations
 from anamorph.model.checks import check_integer
+from anamorph.plots.notebooks import ShownAxes, ShownFigure
 from anamorph.plots.rendering import (
     MISSING,
     Limits,
@@ -169,7 +170,7 @@ def _figure_of_panels(
     width, height = panel_size(frame, length or (1.9 if is_volume else 1.15))
     size = (n_columns * (width + 2 * pad) + margins[0], n_rows * (height + 2 * pad) + margins[1])
     engine = ConstrainedLayoutEngine(w_pad=pad, h_pad=pad, wspace=0, hspace=0, compress=True)
-    return Figure(size, layout=engine)
+    return ShownFigure(size, layout=engine)
 
 
 def missing_key(images: Array) -> list[Patch]:
@@ -215,7 +216,10 @@ def panel_size(frame: Frame, longest: float, extra_width: float = 0.0) -> tuple[
 
 def axes_or_new(axes: Axes | None, size: tuple[float, float]) -> Axes:
     """Return the given axes, or those of a new figure."""
-    return Figure(size, layout="constrained").subplots() if axes is None else axes
+    if axes is not None:
+        return axes
+    figure = ShownFigure(size, layout="constrained")
+    return figure.subplots(subplot_kw={"axes_class": ShownAxes})
 
 
 def image_titles(names: Sequence[str] | None, chosen: list[int], n_images: int) -> list[str]:

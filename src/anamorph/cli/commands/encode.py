@@ -49,7 +49,7 @@ def encode(
     check_names(found.names)
     model_arguments.reserve([output], given.inputs(found))
     files = given.open_for(model, found)
-    with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
+    with messages.counting(f"Encoding {counted(len(found), 'image')}"):
         encoded = model.encode(files)
     more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
     write_latents(output, found.names, encoded.latents, more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("anamorph")
 _LONGEST_LINE = 1000  # of a table that goes to a file or a pipe
 _MOST_NAMED = 3  # files
+_FEW, _SHARES = 20, 4  # images that need no lines of progress, and how many lines others get
 
 
 def counted(number: int, thing: str) -> str:
@@ -82,6 +83,36 @@ class Messages:
             return
         with self.console.status(text):
             yield
+
+    @contextmanager
+    def counting(self, text: str) -> Iterator[None]:
+        """Show how many images are predicted: a bar on a terminal, a few lines elsewhere."""
+        from anamorph.model.progress import progress_told
+
+        if self.console.is_terminal and not self.console.quiet:
+            with self._bar(text) as listener, progress_told(listener):
+                yield
+            return
+        self.say(text)
+        next_share = [1]
+
+        def tell(n_done: int, n_all: int) -> None:
+            if n_all >= _FEW and n_done * _SHARES >= next_share[0] * n_all:
+                next_share[0] = n_done * _SHARES // n_all + 1
+                self.say(f"{n_done} of {n_all} images")
+
+        with progress_told(tell):
+            yield
+
+    @contextmanager
+    def _bar(self, text: str) -> Iterator[Callable[[int, int], object]]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
+        with Progress(*columns, console=self.console, transient=True) as bar:
+            task = bar.add_task(text, total=None)
+            yield lambda n_done, n_all: bar.update(task, completed=n_done, total=n_all)
 
     def result(self, **facts: Any) -> None:
         """Add to the JSON object."""
