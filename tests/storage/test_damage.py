@@ -9,9 +9,9 @@ import pytest
 from anamorph import ShapeAppearanceModel
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.verify import verify_file
+from benchmarks.damage import damaged_copies, forged_copies
 from tests import simulated
 from tests.conftest import one_line
-from tests.storage.damage import damaged_copies, forged_copies
 
 OPTIONS = {"n_components": 2, "n_iter": 2, "random_state": 0, "n_threads": 1}
 
