@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import safe_open
@@ -49,7 +51,7 @@ def _damage(sort: str, content: bytes, n_header: int, generator: np.random.Gener
     return values.tobytes()
 
 
-def forged_copies(path, changes) -> bytes:
+def forged_copies(path: Path, changes: Callable[[dict[str, Any], dict[str, Any]], object]) -> bytes:
     """Return a file without a checksum, as of version 0.1, after `changes(arrays, facts)`."""
     with safe_open(path, framework="numpy") as file:
         header = json.loads(file.metadata()["anamorph"])

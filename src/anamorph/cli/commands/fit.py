@@ -87,8 +87,8 @@ def fit_files(
     table = path_beside(output, ".latents.tsv")
     inputs = [*given.inputs(found), settings.config]
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
-    reserve([output, table, checkpoint], inputs, force=True)
     check_checkpoint(checkpoint, [output, table, *inputs])
+    reserve([output, table, checkpoint], inputs, force=True)
     from anamorph.storage.commit import Outputs
     from anamorph.storage.tables import check_names
 
