@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -39,8 +40,9 @@ def finite_numbers(where: str) -> Iterator[None]:
     where : str
         E.g. "in iteration 3".
     """
-    # The error says it once, where NumPy would warn many times.
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+    # The error says it once, where NumPy would warn many times, in other threads too.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"anamorph\.")
         try:
             yield
         except (ArithmeticError, np.linalg.LinAlgError):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
 from typing import TypeVar
@@ -101,8 +101,7 @@ def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[
             _worker.busy = False
             deque(left, maxlen=0)  # after a failure, no task starts
 
-    # Helpers have the context of the caller: what it said of NumPy's warnings holds for them too.
-    helpers = [_pool(count - 1).submit(copy_context().run, work) for _ in range(count - 1)]
+    helpers = [_pool(count - 1).submit(work) for _ in range(count - 1)]
     try:
         work()
     finally:  # helpers that have not started have nothing left to do
