@@ -656,7 +656,7 @@ def test_a_checkpoint_is_no_model(tmp_path):
         ({"mean_penalty": (1, -1, 1)}, "mean_penalty"),
         ({"random_state": -1}, "random_state must be an integer >= 0, got -1"),
         ({"random_state": "a"}, "random_state"),
-        ({"n_threads": 0}, "n_threads must be an integer >= 1, got 0"),
+        ({"n_threads": 0}, "n_threads must be an integer >= 1, or -1 for all, got 0"),
         ({"memory_budget": -5}, "memory_budget"),
         ({"memory_budget": "2GB"}, "memory_budget"),
         ({"channel_axis": 0}, "channel_axis"),

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.fitting.em import Fit
+from anamorph.fitting.errors import FitError
+from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.run import Ending, Progress, run_fit, told
+from anamorph.fitting.run import Ending, Progress, duration, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
+from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Affine
 from anamorph.latents import draw_latents
-from anamorph.model.checks import check_choice
+from anamorph.model.checks import check_choice, checked_seed
 from anamorph.model.encoding import Encoded
+from anamorph.model.folding import warn_of_folds
 from anamorph.model.generator import Generator
-from anamorph.model.hyperparameters import checked_arguments
+from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
+from anamorph.model.progress import NotebookBar, is_notebook, shown_in_notebook
 from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile
+from anamorph.storage.locks import locked
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
 
 #: Opens the sites that hold images, given settings and starting latents.
@@ -50,6 +61,34 @@ class _Described(Protocol):
     def pad(self) -> int: ...
     @property
     def suffix(self) -> str | None: ...
+
+
+def _told_of_checkpoint(path: str | os.PathLike[str] | None) -> str:
+    """Return what an error says of the checkpoint, which holds the last state that was whole."""
+    if path is None or not os.path.exists(path):
+        return ""
+    return f" ({os.fspath(path)} keeps the last iteration before)"
+
+
+def _refuse_foreign(X: object) -> None:  # noqa: N803
+    """Raise an ImageError for arrays that can never be images, in the words of scikit-learn."""
+    if issparse(X):
+        raise ImageError("sparse data is not supported: X must be dense images, (N, *space)")
+    if isinstance(X, np.ndarray) and np.iscomplexobj(X):
+        raise ImageError("Complex data not supported: X must hold real numbers, e.g. magnitudes")
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.array_equal(one, other))
+    except (TypeError, ValueError):
+        return one is other
+
+
+def _storable(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments without a source of random numbers, which no file holds."""
+    seed = arguments["random_state"]
+    return arguments if isinstance(seed, int | np.integer) else arguments | {"random_state": None}
 
 
 class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -99,15 +138,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         pay. Sums on a GPU are added up in no fixed order: results differ in their last digits
         from run to run.
     n_threads : int, optional
-        As many as there are processors by default.
+        As many as there are processors by default, or with -1.
     memory_budget : int, optional
         Bytes for the images that a fit or a prediction works on at a time and what it keeps of
         them, besides the model and its results; 2 GiB by default. On a GPU, the most bytes to
         use there in all; by default what is free.
-    random_state : int, optional
-        Seed of the starting latents; 0 by default.
+    random_state : int, RandomState or Generator, optional
+        Seed of the starting latents, or what draws it; 0 by default.
     verbose : bool
-        Print the objective after every iteration, and how long the rest will take.
+        Print the objective after every iteration, and how long the rest will take; in notebooks a
+        progress bar shows it, and that of encoding, reconstructing and imputing images.
 
     Attributes
     ----------
@@ -127,6 +167,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Approximate log evidence after each iteration.
     n_iter_ : int
         How many iterations were done.
+    n_features_in_ : int
+        How many numbers an image has.
     origin_ : Origin
         The number of images that the model was fitted to, their affine and margin, and how long
         iterations took.
@@ -162,7 +204,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         device: str = "cpu",
         n_threads: int | None = None,
         memory_budget: int | None = None,
-        random_state: int | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -188,7 +230,54 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def machine(self) -> Machine:
         """Where the model works: its device, threads and memory."""
-        return Machine(self.device, self.n_threads, self.memory_budget)
+        n_threads = None if self.n_threads == -1 else self.n_threads
+        return Machine(self.device, n_threads, self.memory_budget)
+
+    # ---- what scikit-learn asks for
+
+    def set_params(self, **params: Any) -> ShapeAppearanceModel:
+        """Set parameters, and warn where a fitted model stays as it is until it is fitted again."""
+        is_fitted = hasattr(self, "mean_")
+        before = self.get_params(deep=False) if is_fitted else {}
+        super().set_params(**params)
+        fixed = [
+            name
+            for name in params
+            if is_fitted
+            and HYPERPARAMETERS[name].is_fixed_by_fit
+            and not _is_same(params[name], before[name])
+        ]
+        if fixed:
+            warnings.warn(
+                f"{', '.join(fixed)} cannot change in a fitted model: it stays as it was fitted "
+                "until fit is called again",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Return the names of the latents, z1 to zK, as in tables.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        array of str, of shape (K,)
+        """
+        n_latents = self.settings_.layout.n_latents
+        return np.array([f"z{k}" for k in range(1, n_latents + 1)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that X are images, which may lack values, and that latents are float64."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     # ---- fitting
 
@@ -250,26 +339,49 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             This model, fitted.
         """
         arguments = checked_arguments(self.get_params(deep=False))
+        _refuse_foreign(X)
         images = open_images(X, self.likelihood, self.channel_axis)
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
-        seed = arguments["random_state"] or 0
+        seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
-        with self.machine.threads():
+        held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
+        with held, self.machine.threads():
             sites = open_sites(images, settings, starting)
             checkpoints = None
             if checkpoint is not None:
-                checkpoints = CheckpointFile(checkpoint, sites, settings, seed)
-            state = run_fit(
-                Fit(sites, settings),
-                seed,
-                Ending(self.n_iter, self.tol),
-                tell=told(self.verbose, callback),
-                checkpoints=checkpoints,
-            )
+                checkpoints = CheckpointFile(checkpoint, sites, settings, seed, len(images))
+            try:
+                state = run_fit(
+                    Fit(sites, settings),
+                    seed,
+                    Ending(self.n_iter, self.tol),
+                    tell=self._tell(callback),
+                    checkpoints=checkpoints,
+                )
+            except FitError as error:
+                raise FitError(
+                    f"{error}; suspected: {suspected_cause(images, settings)}"
+                    + _told_of_checkpoint(checkpoint)
+                ) from None
         self._take(state.beside(np), settings, images)
         self.latents_ = sites.latents
+        warn_of_folds(self._predictor, self.latents_)
         return self
+
+    def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
+        """Return what is called after every iteration: a bar in notebooks, lines elsewhere."""
+        if not (self.verbose and is_notebook()):
+            return told(self.verbose, callback)
+        bar, tell = NotebookBar("Fitting"), told(False, callback)
+
+        def show(progress: Progress) -> None:
+            left = f"about {duration(progress.seconds_left)} left"
+            facts = f"objective {progress.objective[-1]:.8g}, {left}"
+            bar.show(progress.n_done, progress.n_iter, facts)
+            tell(progress)
+
+        return show
 
     def _local_sites(
         self, images: ImageCollection, settings: Settings, start: Float64Array | None
@@ -315,7 +427,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        return self._predictor.encode(self.checked_images(X))
+        predictor = self._predictor
+        with shown_in_notebook(self.verbose, "Encoding images"):
+            encoded = predictor.encode(self.checked_images(X))
+        warn_of_folds(predictor, encoded.latents)
+        return encoded
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
@@ -341,9 +457,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
         latents = self._checked_latents(Z)
         check_choice("part", part, PARTS)
-        return self._predictor.expected_images(
-            latents, warped=part != "appearance", coloured=part != "shape"
-        )
+        with shown_in_notebook(self.verbose, "Reconstructing images"):
+            return self._predictor.expected_images(
+                latents, warped=part != "appearance", coloured=part != "shape"
+            )
 
     def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
@@ -367,7 +484,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def imputed_images(self, X: Images) -> Array:  # noqa: N803
         """Return what `impute` does, always with channels first: (N, C, *space)."""
-        return self._predictor.impute(self.checked_images(X))
+        with shown_in_notebook(self.verbose, "Imputing images"):
+            return self._predictor.impute(self.checked_images(X))
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, *, noise: bool = False
@@ -401,7 +519,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         write_model(
             path,
             StoredModel(
-                self.get_params(deep=False),
+                _storable(self.get_params(deep=False)),
                 self._format,
                 self._generator.settings,
                 self._generator.parameters,
@@ -441,6 +559,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.objective_ = objective
         self.n_iter_ = len(objective)
         self.origin_ = origin
+        n_channels = 1 if image_format.channel_axis is None else image_format.n_channels
+        self.n_features_in_ = n_channels * math.prod(image_format.space)
 
     @property
     def _predictor(self) -> Predictor:
@@ -458,6 +578,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
         """Return images as a collection to read from, or raise an error if they do not fit."""
         expected = self.image_format_
+        _refuse_foreign(X)
         if is_list_of_files(X):
             images: ImageCollection = self.open_files(cast(Sequence[Any], X))
         else:

@@ -7,7 +7,10 @@ import numpy as np
 from tests import simulated
 
 N, K = 14, 3
-SECTIONS = ["mean", "modes", "samples", "fits", "warps", "latents", "fit", "settings", "citation"]
+SECTIONS = [
+    "mean", "modes", "samples", "fits", "warps", "latents", "outliers", "fit", "settings",
+    "citation",
+]  # fmt: skip
 
 
 def random_model(likelihood="bernoulli", space=(12, 10), n_channels=1, affine=None):

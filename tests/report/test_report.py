@@ -104,7 +104,7 @@ def test_settings_say_which_are_defaults(page):
 def test_without_images_and_latents_the_rest_is_there(grey, tmp_path):
     model, _ = grey
     page = write_report(model, tmp_path / "r.html").read_text(encoding="utf-8")
-    absent = {"fits", "latents"}
+    absent = {"fits", "latents", "outliers"}
     assert section_anchors(page) == [name for name in SECTIONS if name not in absent]
     assert "The first modes" in page
 
@@ -284,7 +284,8 @@ def test_warps_of_latents_without_images_have_names(grey, monkeypatch):
         return Figure((1, 1))
 
     monkeypatch.setattr("anamorph.report.sections.warps_figure", warps_figure)
-    warps_section(model, None, latents(), [f"face-{n}" for n in range(N)], None)
+    shares = mode_shares(model)
+    warps_section(model, None, latents(), [f"face-{n}" for n in range(N)], shares, None)
     assert titles == ["face-0", "face-4", "face-8", "face-13"]
 
 

@@ -62,3 +62,22 @@ def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(WriteError, match="cannot be written"), replacing(tmp_path / "file" / "a"):
         pass
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "link.txt"
+    link.symlink_to(tmp_path / "folder" / "a.txt")
+    for text in ("first", "second"):
+        with replacing(link) as temporary:
+            temporary.write_text(text)
+        assert link.is_symlink()
+        assert (tmp_path / "folder" / "a.txt").read_text() == text
+    assert sorted(os.listdir(tmp_path)) == ["folder", "link.txt"]
+
+
+def test_links_that_lead_in_a_circle_are_not_replaced(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(WriteError, match="in a circle"), replacing(tmp_path / "a"):
+        pass

@@ -5,6 +5,7 @@ import pytest
 
 from anamorph.images.errors import TableError
 from anamorph.storage.tables import read_latents, write_latents, write_table
+from tests.conftest import one_line
 
 
 def test_latents_survive_to_the_last_bit(tmp_path):
@@ -33,3 +34,24 @@ def test_missing_numbers_and_rows_are_explained(tmp_path):
     write_table(path, [], {"z1": []})
     with pytest.raises(TableError, match="has no rows"):
         read_latents(path, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\tb", "a\nb", "a\rb", "a\x00b", "a\udcffb", "a\x85b", "a\u2028b", " a", "a ", "", "n/a"],
+)
+def test_names_that_a_table_could_not_give_back_are_refused(tmp_path, name):
+    path = tmp_path / "table.tsv"
+    with pytest.raises(TableError, match="rename the file") as error:
+        write_latents(path, ["x", name], np.zeros((2, 1)))
+    one_line(error)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "ä", "名前", "a,b", 'a"b', "a'b", "-", "#a", "a\u00adb", "🙂"]
+)
+def test_other_names_are_given_back(tmp_path, name):
+    path = tmp_path / "table.tsv"
+    write_latents(path, [name, "x"], np.ones((2, 1)))
+    assert read_latents(path, 1)[0] == [name, "x"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
@@ -20,10 +19,12 @@ from anamorph.cli.commands import (
     reconstruct,
     report,
     sample,
+    verify,
 )
 from anamorph.cli.commands.federation import federation
 from anamorph.cli.commands.site import site
 from anamorph.cli.terminal.errors import OneLineErrors
+from anamorph.cli.terminal.signals import handle_signals, interrupts_in_one_line
 
 app = typer.Typer(
     name="anamorph",
@@ -48,6 +49,7 @@ app.command(epilog=info.EXAMPLES, rich_help_panel=_LOOK)(info.info)
 app.command(epilog=modes.EXAMPLES, rich_help_panel=_LOOK)(modes.modes)
 app.command(epilog=sample.EXAMPLES, rich_help_panel=_LOOK)(sample.sample)
 app.command(epilog=report.EXAMPLES, rich_help_panel=_LOOK)(report.report)
+app.command(epilog=verify.EXAMPLES, rich_help_panel=_LOOK)(verify.verify)
 app.add_typer(federation, rich_help_panel=_TOGETHER)
 app.add_typer(site, rich_help_panel=_TOGETHER)
 
@@ -80,5 +82,6 @@ def anamorph(
 
 def main() -> None:
     """Run the command line. SIGTERM is handled like Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    app()
+    with interrupts_in_one_line():
+        handle_signals()
+        app()

@@ -12,10 +12,12 @@ from anamorph.arrays.batches import GpuPlan, plan_gpu
 from anamorph.arrays.column_sums import SumPlace
 from anamorph.arrays.devices import Machine, chosen_device
 from anamorph.arrays.gpu_images import ImagesOnDevice
+from anamorph.arrays.memory import plan_memory
 from anamorph.arrays.typing import Float64Array, ReadableImages
 from anamorph.fitting.cohort import Cohort
 from anamorph.images.cache import KeptImages, can_be_kept
 from anamorph.images.files import FileImages
+from anamorph.model.generator import working_bytes
 from anamorph.model.settings import Settings
 
 
@@ -48,6 +50,7 @@ def place_cohort(
         if isinstance(images, FileImages) and can_be_kept(len(images), shape, machine.budget):
             images = KeptImages(images, shape)
         place = SumPlace(np, scratch)
+        _plan_fit_in_memory(settings, len(images), machine.budget, has_scratch=scratch is not None)
         return Cohort(images, settings, identities, machine.budget, start, place)
     plan = plan_fit_on_gpu(settings, len(images), machine.memory_budget)
     on_device = ImagesOnDevice(images, plan.are_images_resident)
@@ -69,17 +72,33 @@ def plan_fit_on_gpu(settings: Settings, n_images: int, budget: int | None = None
     -------
     GpuPlan
     """
-    s, layout = settings, settings.layout
-    n_voxels = math.prod(s.space)
+    s, n_voxels = settings, math.prod(settings.space)
+    parameter_bytes, sum_bytes = _bytes_of_model(settings)
+    return plan_gpu(
+        parameter_bytes,
+        sum_bytes,
+        stored_bytes=4 * n_images * n_voxels * s.n_channels,
+        image_bytes=4 * n_voxels * (64 + 4 * s.n_channels * s.layout.n_latents),
+        budget=budget,
+    )
+
+
+def _plan_fit_in_memory(
+    settings: Settings, n_images: int, budget: int, *, has_scratch: bool
+) -> None:
+    """Raise a DeviceError if there is too little memory for a fit on the processor."""
+    parameter_bytes, sum_bytes = _bytes_of_model(settings)
+    image_bytes = working_bytes(settings)
+    in_work = min(budget, n_images * image_bytes)
+    plan_memory(parameter_bytes, 0 if has_scratch else sum_bytes, image_bytes, in_work)
+
+
+def _bytes_of_model(settings: Settings) -> tuple[int, int]:
+    """Return the bytes of mean and bases, and of the largest sums for all columns of a basis."""
+    s, layout, n_voxels = settings, settings.layout, math.prod(settings.space)
     numbers = s.n_channels * (1 + layout.n_appearance) + s.n_dims * layout.n_shape
     sums = max(
         layout.n_shape * (s.n_dims + s.n_shape_hessian),
         layout.n_appearance * (s.n_channels + s.n_hessian),
     )
-    return plan_gpu(
-        parameter_bytes=4 * n_voxels * numbers,
-        sum_bytes=8 * n_voxels * sums,
-        stored_bytes=4 * n_images * n_voxels * s.n_channels,
-        image_bytes=4 * n_voxels * (64 + 4 * s.n_channels * layout.n_latents),
-        budget=budget,
-    )
+    return 4 * n_voxels * numbers, 8 * n_voxels * sums

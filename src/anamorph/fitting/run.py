@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anamorph.fitting.em import Fit
+from anamorph.fitting.guard import finite_numbers, next_state, warn_of_objective
 from anamorph.fitting.state import State
 
 logger = logging.getLogger("anamorph")
@@ -167,7 +168,8 @@ def run_fit(
         if ending.is_reached(state.objective):
             fit.turn_latents(state)  # no iteration follows that would
     else:
-        state = fit.start(fit.sites.ask("moments"), seed)
+        with finite_numbers("at the start"):
+            state = fit.start(fit.sites.ask("moments"), seed)
         if checkpoints is not None:
             checkpoints.write(state)
     iterations = fit.iterate(state)
@@ -175,9 +177,10 @@ def run_fit(
         regrouped = state if regroup is None else regroup(state)
         if regrouped is not state:
             iterations = fit.iterate(regrouped)
-        state = next(iterations)
+        state = next_state(iterations, len(state.objective) + 1)
         if checkpoints is not None:
             checkpoints.write(state)
         n_done, n_images = len(state.objective), state.latents.n_images
         tell(Progress(n_done, ending.n_iter, n_images, state.objective, state.seconds))
+    warn_of_objective(state.objective)
     return state

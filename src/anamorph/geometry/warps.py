@@ -220,8 +220,10 @@ def jacobian_determinant(displacement: ArrayLike) -> Array:
         Positive where psi preserves orientation, 1 where it preserves volume.
     """
     warp, d = check_vector_field(displacement, "displacement")
-    matrices = np.moveaxis(_differentiate_warp(warp, d), (-d - 2, -d - 1), (-2, -1))
-    return np.asarray(np.linalg.det(matrices))
+    rows = np.moveaxis(_differentiate_warp(warp, d), (-d - 2, -d - 1), (0, 1))
+    if d == 2:
+        return np.asarray(rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0])
+    return np.asarray((rows[0] * np.cross(rows[1], rows[2], axis=0)).sum(axis=0))
 
 
 def differentiate(image: Array, n_dims: int) -> Array:

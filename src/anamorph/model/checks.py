@@ -13,6 +13,8 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
+_LARGEST_SEED = 2**31 - 1
+
 
 class ArgumentError(ValueError):
     """An argument has a value that is not accepted; the message says which are."""
@@ -73,8 +75,21 @@ def checked_balance(balance: Any) -> tuple[float, float]:
 
 
 def checked_seed(random_state: Any) -> int:
-    """Return the seed of the starting latents; None means 0."""
-    return 0 if random_state is None else check_integer("random_state", random_state, 0)
+    """Return the seed of the starting latents; None means 0.
+
+    A RandomState or a Generator of NumPy draws it, as scikit-learn has it: the next one differs.
+    """
+    if random_state is None:
+        return 0
+    for name in ("integers", "randint"):  # of a Generator, and of a RandomState
+        if _draws_numbers(random_state) and hasattr(random_state, name):
+            return int(getattr(random_state, name)(_LARGEST_SEED))
+    return check_integer("random_state", random_state, 0)
+
+
+def _draws_numbers(value: Any) -> bool:
+    """Tell whether a value is a source of random numbers of NumPy, which is not imported here."""
+    return type(value).__module__.startswith("numpy.random")
 
 
 def _is_number(value: Any) -> bool:
@@ -112,6 +127,23 @@ def numbers(words: str, *, is_positive: bool = False) -> Accepted:
 def choices(find: Callable[[], tuple[str, ...]]) -> Accepted:
     """Accept some words, which are looked up when there is a value to check."""
     return Accepted("one of these words", lambda name, value: check_choice(name, value, find()))
+
+
+def _check_seed(name: str, value: Any) -> Any:
+    return value if _draws_numbers(value) else check_integer(name, value, 0)
+
+
+def _check_threads(name: str, value: Any) -> int:
+    if value == -1 and not isinstance(value, bool):
+        return -1
+    try:
+        return check_integer(name, value, 1)
+    except ArgumentError as error:
+        raise ArgumentError(str(error).replace(">= 1", ">= 1, or -1 for all")) from None
+
+
+SEEDS = Accepted("an integer >= 0, a RandomState or a Generator", _check_seed)
+THREADS = Accepted("an integer >= 1, or -1 for all", _check_threads)
 
 
 def unchecked(words: str) -> Accepted:

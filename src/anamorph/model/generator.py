@@ -76,6 +76,10 @@ class Generator:
     settings: Settings
     parameters: Parameters
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is computed when it is needed: pickles stay small."""
+        return {"settings": self.settings, "parameters": self.parameters}
+
     @cached_property
     def on_gpu(self) -> Generator:
         """The same with its parameters on the GPU: sent there once."""

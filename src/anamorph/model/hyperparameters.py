@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from anamorph.model import checks
-from anamorph.model.checks import Accepted, choices, integers, numbers, unchecked
+from anamorph.model.checks import (
+    SEEDS,
+    THREADS,
+    Accepted,
+    choices,
+    integers,
+    numbers,
+    unchecked,
+)
 
 #: What the latents of a model may control.
 LAYOUTS = ("joint", "separate", "shape", "appearance")
@@ -136,6 +144,11 @@ class Hyperparameter:
         return self.flag.removeprefix("--")
 
     @property
+    def is_fixed_by_fit(self) -> bool:
+        """Whether a fitted model keeps the value that it was fitted with."""
+        return self.group == MODEL or self.name == "n_steps"
+
+    @property
     def default_words(self) -> str:
         """The default for people, or "" where there is none."""
         return self.none_means if self.default is None else _shown(self.default)
@@ -230,7 +243,7 @@ _TABLE = (
         flag="--steps", typed="N", label="Shooting steps",
     ),
     Hyperparameter(
-        "random_state", None, integers(0), FITTING,
+        "random_state", None, SEEDS, FITTING,
         "Seed of the starting latents: the same seed gives the same model",
         none_means="0",
         flag="--seed", typed="N", label="Random seed",
@@ -242,7 +255,7 @@ _TABLE = (
         flag="--memory", typed="SIZE",
     ),
     Hyperparameter(
-        "n_threads", None, integers(1), MACHINE,
+        "n_threads", None, THREADS, MACHINE,
         "Threads to use",
         none_means="as many as processors",
         flag="--threads", typed="N", lowest_typed=1,

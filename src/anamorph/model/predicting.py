@@ -14,6 +14,7 @@ from anamorph.arrays.devices import Machine, chosen_device, to_host
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.generator import Generator, working_bytes
+from anamorph.model.progress import ImageCounter
 
 Result = TypeVar("Result")
 Filled = TypeVar("Filled", Float32Array, Float64Array)
@@ -60,8 +61,15 @@ class Predictor:
             usable = usable_gpu_bytes(machine.memory_budget) - generator.parameters.n_bytes
             budget = int(_SHARE_ON_GPU * max(0, usable))
         planner = BatchPlanner(working_bytes(settings), budget, on_gpu)
+        counter = ImageCounter(n_images)
+
+        def run_task(part: slice) -> Result:
+            result = task(generator, part)
+            counter.add(part.stop - part.start)
+            return result
+
         with machine.threads():
-            return planner.run(lambda part: task(generator, part), n_images)
+            return planner.run(run_task, n_images)
 
     def encode(self, images: ReadableImages) -> Encoded:
         """Return the latents and the log evidence of images, and what finding them cost."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from anamorph.arrays.typing import Float64Array
 from anamorph.compare.layouts import Comparison
+from anamorph.plots.notebooks import ShownFigure
 from anamorph.plots.panels import AnyFigure
 from anamorph.plots.rendering import HUES
 
@@ -36,7 +36,7 @@ def plot_comparison(comparison: Comparison, *, figure: AnyFigure | None = None) 
         raise ValueError("comparison has no hidden voxel whose truth is known: nothing to draw")
     if figure is None:
         width = 2 * (1.0 + 1.15 * len(comparison.layouts))
-        figure = Figure((width, 4.0), layout="constrained")
+        figure = ShownFigure((width, 4.0), layout="constrained")
     scores = {
         "log-likelihood per hidden voxel": comparison.log_likelihood,
         "squared error per hidden voxel": comparison.squared_error,

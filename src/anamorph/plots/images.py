@@ -22,6 +22,7 @@ from anamorph.plots.panels import (
     draw_rows,
     image_titles,
     mean_image,
+    missing_key,
     observed_images,
     signed,
     take_images,
@@ -82,9 +83,8 @@ def plot_fits(
         ("shape only", model.expected_images(codes, "shape")),
         ("appearance\nonly", model.expected_images(codes, "appearance")),
     ]
-    return draw_rows(
-        model, rows, image_titles(names, chosen, len(images)), data, limits, voxel, figure
-    )
+    titles = image_titles(names, chosen, len(images))
+    return draw_rows(model, rows, titles, data, limits, voxel, figure, missing_key(data))
 
 
 def plot_modes(
@@ -96,6 +96,7 @@ def plot_modes(
     names: Sequence[str] | None = None,
     limits: Limits | None = None,
     voxel: Sequence[int] | None = None,
+    length: float | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
     """Draw the images along modes: one latent at a time differs from zero.
@@ -113,6 +114,8 @@ def plot_modes(
         What the latent changes; "both" by default.
     names : strings, optional
         Names of the modes that are shown; their numbers by default.
+    length : float, optional
+        Of the longer side of an image, in inches; by default 1.15, or 1.9 for volumes.
     limits, voxel, figure
         As in `plot_fits`.
 
@@ -133,7 +136,8 @@ def plot_modes(
     images = [along_mode(model, mode, deviations, part) for mode in chosen]
     rows = list(zip(names, images, strict=True))
     titles = [f"{signed(deviation)} s.d." for deviation in deviations]
-    return draw_rows(model, rows, titles, mean_image(model), limits, voxel, figure)
+    deciding = mean_image(model)
+    return draw_rows(model, rows, titles, deciding, limits, voxel, figure, length=length)
 
 
 def plot_samples(

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arrays.typing import Array
+from anamorph.estimator import ShapeAppearanceModel
 from anamorph.model.checks import check_integer
+from anamorph.plots.notebooks import ShownFigure
 from anamorph.plots.panels import AnyFigure, axes_or_new
 from anamorph.plots.rendering import BACKGROUND, HUES, MISSING
 
@@ -31,6 +33,7 @@ def plot_latents(
     *,
     label_name: str | None = None,
     has_key: bool = True,
+    unit: str | None = None,
     axes: Axes | None = None,
 ) -> Axes:
     """Draw two latents of every image, coloured by label.
@@ -48,6 +51,8 @@ def plot_latents(
         Title of the legend or colour bar; none by default.
     has_key : bool
         Whether to draw the legend or colour bar; True by default.
+    unit : str, optional
+        Of the latents, e.g. "s.d." after division by standard deviations; none by default.
     axes : Axes, optional
         Where to draw; new axes by default.
 
@@ -73,7 +78,7 @@ def plot_latents(
         _scatter_labelled(axes, points, names)
         if has_key:
             _draw_key(axes, label_name)
-    axes.set(xlabel=f"latent {dims[0] + 1}", ylabel=f"latent {dims[1] + 1}")
+    axes.set(xlabel=_name_latent(dims[0], unit), ylabel=_name_latent(dims[1], unit))
     return axes
 
 
@@ -82,6 +87,7 @@ def plot_latent_pairs(
     labels: ArrayLike | None = None,
     dims: Sequence[int] = (0, 1, 2, 3),
     *,
+    unit: str | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
     """Draw the histogram of each of a few latents, and a scatter plot of each pair.
@@ -93,6 +99,8 @@ def plot_latent_pairs(
         As in `plot_latents`, whose legend explains the colours; here there is no legend.
     dims : sequence of int
         Numbers of the latents, from 0; the first four by default.
+    unit : str, optional
+        As in `plot_latents`.
     figure : Figure or SubFigure, optional
         Where to draw; a new figure by default.
 
@@ -104,7 +112,7 @@ def plot_latent_pairs(
     points = np.asarray(latents, np.float64)
     n_dims = len(dims)
     if figure is None:
-        figure = Figure((1.8 * n_dims, 1.8 * n_dims), layout="constrained")
+        figure = ShownFigure((1.8 * n_dims, 1.8 * n_dims), layout="constrained")
     panels = figure.subplots(n_dims, n_dims, squeeze=False, sharex="col")
     for (row, column), axes in np.ndenumerate(panels):
         if column > row:
@@ -119,19 +127,21 @@ def plot_latent_pairs(
         axes.set(xlabel="", ylabel="")
         axes.tick_params(labelsize="x-small")
         if column == 0:
-            axes.set_ylabel(f"latent {dims[row] + 1}")
+            axes.set_ylabel(_name_latent(dims[row], unit))
         if row == n_dims - 1:
-            axes.set_xlabel(f"latent {dims[column] + 1}")
+            axes.set_xlabel(_name_latent(dims[column], unit))
     return figure
 
 
-def plot_objective(objective: Sequence[float], *, axes: Axes | None = None) -> Axes:
+def plot_objective(
+    objective: ShapeAppearanceModel | Sequence[float], *, axes: Axes | None = None
+) -> Axes:
     """Draw the objective after each iteration of a fit.
 
     Parameters
     ----------
-    objective : sequence of float
-        Values after each iteration, e.g. ``model.objective_``.
+    objective : ShapeAppearanceModel, or sequence of float
+        A fitted model, or values after each iteration.
     axes : Axes, optional
         Where to draw; new axes by default.
 
@@ -139,6 +149,9 @@ def plot_objective(objective: Sequence[float], *, axes: Axes | None = None) -> A
     -------
     Axes
     """
+    if isinstance(objective, ShapeAppearanceModel):
+        check_is_fitted(objective, "mean_")
+        objective = objective.objective_
     values = np.asarray(objective, np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"objective must be a list of numbers, got shape {values.shape}")
@@ -148,6 +161,10 @@ def plot_objective(objective: Sequence[float], *, axes: Axes | None = None) -> A
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.ticklabel_format(axis="y", useOffset=False)
     return axes
+
+
+def _name_latent(dim: int, unit: str | None) -> str:
+    return f"latent {dim + 1}" + (f" ({unit})" if unit else "")
 
 
 def _scatter_labelled(axes: Axes, points: Array, labels: NDArray[Any]) -> None:

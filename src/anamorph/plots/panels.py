@@ -18,7 +18,15 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection
 from anamorph.latents import mode_standard_deviations
 from anamorph.model.checks import check_integer
-from anamorph.plots.rendering import Limits, Palette, background_class, class_colours, palette_of
+from anamorph.plots.notebooks import ShownAxes, ShownFigure
+from anamorph.plots.rendering import (
+    MISSING,
+    Limits,
+    Palette,
+    background_class,
+    class_colours,
+    palette_of,
+)
 from anamorph.plots.views import Frame, frame_of
 
 Images = NDArray[Any] | Sequence[Any] | ImageCollection  # forms that have a length
@@ -92,6 +100,7 @@ def draw_rows(
     voxel: Sequence[int] | None,
     figure: AnyFigure | None,
     keys: Sequence[Patch] = (),
+    length: float | None = None,
 ) -> AnyFigure:
     """Draw rows of images.
 
@@ -108,6 +117,8 @@ def draw_rows(
         As in `plot_fits`.
     keys : sequence of Patch
         More entries for the legend; none by default.
+    length : float, optional
+        Of the longer side of an image, in inches; by default what suits planes, or volumes.
 
     Returns
     -------
@@ -119,7 +130,7 @@ def draw_rows(
     if figure is None:
         longest_line = max(len(line) for name, _ in rows for line in name.split("\n"))
         margins = (0.1 + 0.09 * longest_line, 0.3 * bool(titles) + 0.3 * bool(keys))
-        figure = _figure_of_panels(frame, len(rows), n_columns, margins)
+        figure = _figure_of_panels(frame, len(rows), n_columns, margins, length)
     panels = figure.subplots(len(rows), n_columns, squeeze=False)
     for (name, images), row in zip(rows, panels, strict=True):
         for axes in row[len(images) :]:
@@ -148,14 +159,23 @@ def keys_per_row(width: float, n_keys: int) -> int:
 
 
 def _figure_of_panels(
-    frame: Frame, n_rows: int, n_columns: int, margins: tuple[float, float]
+    frame: Frame,
+    n_rows: int,
+    n_columns: int,
+    margins: tuple[float, float],
+    length: float | None = None,
 ) -> Figure:
     is_volume = len(frame.views) > 1
     pad = 0.08 if is_volume else 0.03  # inches; slices of one volume are closer than volumes
-    width, height = panel_size(frame, 1.9 if is_volume else 1.15)
+    width, height = panel_size(frame, length or (1.9 if is_volume else 1.15))
     size = (n_columns * (width + 2 * pad) + margins[0], n_rows * (height + 2 * pad) + margins[1])
     engine = ConstrainedLayoutEngine(w_pad=pad, h_pad=pad, wspace=0, hspace=0, compress=True)
-    return Figure(size, layout=engine)
+    return ShownFigure(size, layout=engine)
+
+
+def missing_key(images: Array) -> list[Patch]:
+    """Return the entry of the legend that explains missing voxels, if there are any."""
+    return [Patch(color=MISSING, label="missing")] if np.isnan(images).any() else []
 
 
 def _class_keys(model: ShapeAppearanceModel) -> list[Patch]:
@@ -196,7 +216,10 @@ def panel_size(frame: Frame, longest: float, extra_width: float = 0.0) -> tuple[
 
 def axes_or_new(axes: Axes | None, size: tuple[float, float]) -> Axes:
     """Return the given axes, or those of a new figure."""
-    return Figure(size, layout="constrained").subplots() if axes is None else axes
+    if axes is not None:
+        return axes
+    figure = ShownFigure(size, layout="constrained")
+    return figure.subplots(subplot_kw={"axes_class": ShownAxes})
 
 
 def image_titles(names: Sequence[str] | None, chosen: list[int], n_images: int) -> list[str]:

@@ -71,7 +71,7 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
     n_modes = min(len(shares.together), _MOST_BARS)
     figure = Figure((max(4.5, min(8.5, 1.5 + 0.42 * n_modes)), 2.9), layout="constrained")
     axes = figure.subplots()
-    modes = np.arange(1, n_modes + 1)
+    modes, order = np.arange(1, n_modes + 1), shares.order[:n_modes]
     if shows_parts:
         parts = (
             ("together", shares.together, BLUE),
@@ -79,12 +79,12 @@ def shares_figure(shares: ModeShares, shows_parts: bool) -> Figure:
             ("appearance alone", shares.appearance, GREEN),
         )
         for n, (name, values, colour) in enumerate(parts):
-            axes.bar(modes + 0.27 * (n - 1), values[:n_modes], 0.25, label=name, color=colour)
+            axes.bar(modes + 0.27 * (n - 1), values[order], 0.25, label=name, color=colour)
         figure.legend(loc="outside upper right", ncols=3, frameon=False)
     else:
-        axes.bar(modes, shares.together[:n_modes], 0.7, color=BLUE)
+        axes.bar(modes, shares.together[order], 0.7, color=BLUE)
     axes.set(xlabel="mode", ylabel="share of variance", xlim=(0.4, n_modes + 0.6))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
+    axes.set_xticks(modes, [str(mode + 1) for mode in order], fontsize="small")
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.grid(axis="y", color=_PALE)
     return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,16 @@ class ModeShares:
     together: Float64Array
     shape: Float64Array
     appearance: Float64Array
+
+    @property
+    def order(self) -> list[int]:
+        """The modes from that with the largest share: their order wherever they are shown."""
+        return [int(mode) for mode in np.argsort(-self.together, kind="stable")]
+
+    def ordered(self, modes: Iterable[int]) -> list[int]:
+        """Return some modes in that order."""
+        chosen = set(modes)
+        return [mode for mode in self.order if mode in chosen]
 
 
 def mode_shares(model: ShapeAppearanceModel) -> ModeShares:

@@ -13,8 +13,9 @@ from anamorph import plots
 from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.run import duration
+from anamorph.geometry import jacobian_determinant
 from anamorph.latents import mode_standard_deviations
-from anamorph.plots.panels import image_titles, observed_images
+from anamorph.plots.panels import image_titles, observed_images, signed
 from anamorph.report.figures import (
     Voxel,
     mean_figure,
@@ -56,10 +57,13 @@ def mean_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
 def modes_section(model: ShapeAppearanceModel, shares: ModeShares, voxel: Voxel) -> Section:
     """Show the images along each mode, and its share of the variance of images."""
     layout = model.settings_.layout
+    deviations, _ = _mode_panels(model)
     intro = make_paragraph(
-        "A mode is what one latent does when all others are zero. Each row goes from −5 to +5 "
-        "standard deviations (s.d.) of its latent; beyond ±3 lies what the model has hardly seen, "
-        "which shows where it would break. Percentages are the share of the variance of images."
+        "A mode is what one latent does when all others are zero. Each row goes from "
+        f"{signed(deviations[0])} to {signed(deviations[-1])} standard deviations (s.d.) of its "
+        "latent; beyond ±3 lies what the model has hardly seen, which shows where it would break. "
+        "Percentages are the share of the variance of images, and modes with the largest share "
+        "come first, here and below."
     )
     if model.latents == "separate":
         groups = [
@@ -82,15 +86,25 @@ def modes_section(model: ShapeAppearanceModel, shares: ModeShares, voxel: Voxel)
 def _modes_picture(
     model: ShapeAppearanceModel, title: str, modes: range, shares: ModeShares, voxel: Voxel
 ) -> str:
-    shown = sorted(modes, key=lambda mode: -shares.together[mode])[:_MOST_MODES]
+    shown = shares.ordered(modes)[:_MOST_MODES]
+    deviations, length = _mode_panels(model)
     names = [f"mode {mode + 1}\n{format_percent(shares.together[mode])}" for mode in shown]
     with _letter_size(model):
-        figure = plots.plot_modes(model, shown, names=names, voxel=voxel)
+        figure = plots.plot_modes(model, shown, deviations, names=names, voxel=voxel, length=length)
     how_many = f"the {len(shown)} of {len(modes)} that carry most"
     if len(shown) == len(modes):
         how_many = f"all {len(modes)}"
     caption = f"{title}: {how_many}, each with its share of variance."
-    return make_picture(figure, caption, f"{title} from minus 5 to plus 5 standard deviations")
+    last = deviations[-1]
+    alternative = f"{title} from minus {last} to plus {last} standard deviations"
+    return make_picture(figure, caption, alternative)
+
+
+def _mode_panels(model: ShapeAppearanceModel) -> tuple[tuple[int, ...], float]:
+    """Return the deviations that rows of modes show, and the size of their images in inches."""
+    if len(model.settings_.space) == 2:
+        return (-5, -3, -1, 1, 3, 5), 1.5
+    return (-3, -1, 1, 3), 2.4  # three slices each: fewer of them, and larger
 
 
 def _shares_caption(model: ShapeAppearanceModel, shares: ModeShares) -> str:
@@ -138,6 +152,8 @@ def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) 
         "from the latents, and the same by shape only (the mean, warped) and by appearance only "
         "(not warped)."
     )
+    if any(np.isnan(examined.images.read(slice(n, n + 1))).any() for n in order):
+        intro += make_paragraph("Pink voxels are missing: the model fills them in.")
     pictures = [
         _fits_picture(model, examined, title, chosen, voxel) for title, chosen in groups if chosen
     ]
@@ -162,6 +178,7 @@ def warps_section(
     examined: Examined | None,
     latents: Array | None,
     names: Sequence[str] | None,
+    shares: ModeShares,
     voxel: Voxel,
 ) -> Section:
     """Show how images deform the mean, or how modes do if there are no latents."""
@@ -178,44 +195,57 @@ def warps_section(
         codes, which = latents[rows], "A few images"
     else:
         first = model.settings_.layout.first_shape
-        modes = range(first, first + model.settings_.layout.n_shape)[:_MOST_WARPS]
+        modes = shares.ordered(range(first, first + model.settings_.layout.n_shape))[:_MOST_WARPS]
         deviations = mode_standard_deviations(model.latent_precision_)
         codes = 3 * np.diag(deviations)[list(modes)]
         titles, which = [f"mode {m + 1}, +3 s.d." for m in modes], "The first modes"
+    folded = jacobian_determinant(model.displacement(codes)).min() <= 0
     caption = (
         f"{which}, with the regular grid of the mean as their warps carry it, and the logarithm of "
         "how much larger (red) or smaller (blue) each place is than in the mean; ±0.7 is twice or "
         "half the size."
     )
+    if observed is not None and np.isnan(observed).any():
+        caption += " Pink areas of the data are missing, and pink lines are the grid."
+    if folded:
+        caption += " Where a place is pink in the last row, the warp folds."
     figure = warps_figure(model, codes, titles, observed, voxel)
     return Section("warps", "Warps", make_picture(figure, caption, "Deformation grids and maps"))
 
 
 def latents_section(
-    model: ShapeAppearanceModel, latents: Array, labels: ArrayLike | None, label_name: str | None
+    model: ShapeAppearanceModel,
+    latents: Array,
+    shares: ModeShares,
+    labels: ArrayLike | None,
+    label_name: str | None,
 ) -> Section:
-    """Show the distribution of latents, by label."""
+    """Show the distribution of latents in standard deviations, by label."""
     layout = model.settings_.layout
-    dims = list(range(min(4, layout.n_latents)))
+    latents = latents / mode_standard_deviations(model.latent_precision_)
+    dims, second = shares.order[:4], 1
     if model.latents == "separate":
         half = layout.first_shape
-        dims = [*range(min(2, half)), *range(half, half + min(2, layout.n_shape))]
+        appearance = shares.ordered(range(half))[:2]
+        dims = [*appearance, *shares.ordered(range(half, layout.n_latents))[:2]]
+        second = len(appearance)
     coloured = "" if labels is None else f", coloured by {label_name or 'label'}"
     is_drawing = len(latents) <= _MOST_POINTS
     pictures = []
     if len(dims) > 1:
-        pair = (dims[0], half if model.latents == "separate" else dims[1])
-        axes = plots.plot_latents(latents, labels, pair, label_name=label_name)
+        pair = (dims[0], dims[second])
+        axes = plots.plot_latents(latents, labels, pair, label_name=label_name, unit="s.d.")
         pictures.append(
             make_picture(
                 axes.figure,
-                f"Two latents of {format_count(len(latents), 'image')}{coloured}.",
+                f"Two latents of {format_count(len(latents), 'image')}{coloured}, in standard "
+                "deviations of the model.",
                 "Scatter plot of two latents",
                 is_drawing=is_drawing,
             )
         )
     caption = f"The same for {_list_latents(dims)}, two by two, with histograms along the diagonal."
-    pairs = plots.plot_latent_pairs(latents, labels, dims)
+    pairs = plots.plot_latent_pairs(latents, labels, dims, unit="s.d.")
     pictures.append(
         make_picture(pairs, caption, "Histograms and pairs of latents", is_drawing=is_drawing)
     )

@@ -22,6 +22,7 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.run import duration
 from anamorph.plots.panels import Images, checked_latents
 from anamorph.report.figures import STYLE, find_meeting_point
+from anamorph.report.held_out import HeldOut, held_out_section, measure_held_out
 from anamorph.report.markup import (
     LATENTS,
     Section,
@@ -33,6 +34,7 @@ from anamorph.report.markup import (
     make_paragraph,
 )
 from anamorph.report.measures import Examined, ModeShares, examine, mode_shares
+from anamorph.report.outliers import outliers_section
 from anamorph.report.sections import (
     fit_section,
     fits_section,
@@ -66,6 +68,7 @@ def write_report(
     names: Sequence[str] | None = None,
     labels: ArrayLike | None = None,
     label_name: str | None = None,
+    held_out: Images | HeldOut | None = None,
     title: str | None = None,
 ) -> Path:
     """Write a report on a model: one HTML page with all its pictures, which needs no network.
@@ -87,6 +90,9 @@ def write_report(
         Labels to colour latents by, as in `anamorph.plots.plot_latents`; none by default.
     label_name : str, optional
         Name of the labels, e.g. "age"; none by default.
+    held_out : images as above, or HeldOut, optional
+        Images that the model was not fitted to, whose reconstructions are measured (root mean
+        squared error, or Dice of classes), or such measures; none by default.
     title : str, optional
         Title of the page; "Shape and appearance model" by default.
 
@@ -108,7 +114,14 @@ def write_report(
     with matplotlib.rc_context(STYLE):
         examined = None if images is None else examine(model, images, codes, names)
         shares = mode_shares(model)
-        sections = _make_sections(model, shares, examined, codes, names, labels, label_name)
+        measured = (
+            held_out
+            if held_out is None or isinstance(held_out, HeldOut)
+            else measure_held_out(model, held_out)
+        )
+        sections = _make_sections(
+            model, shares, examined, codes, names, labels, label_name, measured
+        )
     page = _fill_page(model, shares, sections, title or "Shape and appearance model")
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -146,6 +159,7 @@ def _make_sections(
     names: Sequence[str] | None,
     labels: ArrayLike | None,
     label_name: str | None,
+    held_out: HeldOut | None,
 ) -> list[Section]:
     voxel = find_meeting_point(model)
     sections = [
@@ -156,10 +170,16 @@ def _make_sections(
     if examined is not None:
         sections.append(fits_section(model, examined, voxel))
     if model.settings_.layout.n_shape > 0:
-        sections.append(warps_section(model, examined, latents, names, voxel))
+        sections.append(warps_section(model, examined, latents, names, shares, voxel))
     shown = examined.latents if latents is None and examined is not None else latents
     if shown is not None:
-        sections.append(latents_section(model, shown, labels, label_name))
+        sections.append(latents_section(model, shown, shares, labels, label_name))
+    if examined is not None:
+        sections.append(outliers_section(model, examined.latents, examined.names, examined.fit))
+    elif latents is not None:
+        sections.append(outliers_section(model, latents, names, None))
+    if held_out is not None:
+        sections.append(held_out_section(held_out))
     if model.objective_:
         sections.append(fit_section(model))
     return [*sections, settings_section(model), Section("citation", "How to cite", CITATION)]

@@ -18,12 +18,22 @@ from numpy.typing import NDArray
 from anamorph.fitting.objective import LatentSums
 from anamorph.fitting.sites import OwnSites
 from anamorph.fitting.state import State, Turn
+from anamorph.images.errors import short_reason
 from anamorph.model.settings import Settings
+from anamorph.storage.contents import (
+    ContentError,
+    Sizes,
+    check_arrays,
+    check_number,
+    check_numbers,
+    check_parameters,
+    check_symmetric,
+)
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.modelfile import parameter_arrays, parameters_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-_VERSION = 1
+KIND, VERSION = "checkpoint", 1
 
 
 class CheckpointFile:
@@ -38,12 +48,20 @@ class CheckpointFile:
     settings : Settings
     seed : int
         Of the starting latents. Settings, seed and images say whose checkpoint it is.
+    n_images : int
+        How many rows the latents must have.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], sites: OwnSites, settings: Settings, seed: int
+        self,
+        path: str | os.PathLike[str],
+        sites: OwnSites,
+        settings: Settings,
+        seed: int,
+        n_images: int,
     ) -> None:
-        self._path, self._sites = path, sites
+        self._path, self._sites, self._settings = path, sites, settings
+        self._n_images = n_images
         self._fingerprint = fit_fingerprint(settings, seed, sites.digest())
 
     def __str__(self) -> str:
@@ -53,8 +71,9 @@ class CheckpointFile:
         """Return the state in the file, and restore the latents; None if there is no file."""
         if not os.path.exists(self._path):
             return None
-        arrays, facts = read_tensors(self._path, "checkpoint", _VERSION)
+        arrays, facts = read_tensors(self._path, KIND, VERSION)
         check_fingerprint(self._path, facts, self._fingerprint)
+        check_state(self._path, arrays, facts, self._settings, n_images=self._n_images)
         self._sites.restore(arrays["latents"])
         return state_from(arrays, facts, len(arrays["latents"])).beside(self._sites.namespace)
 
@@ -68,7 +87,7 @@ class CheckpointFile:
         arrays, facts = state_tensors(state.beside(np))
         arrays["latents"] = self._sites.latents_before_turn
         facts["fingerprint"] = self._fingerprint
-        write_tensors(self._path, "checkpoint", _VERSION, arrays, facts)
+        write_tensors(self._path, KIND, VERSION, arrays, facts)
 
 
 def fit_fingerprint(settings: Settings, *facts: int | str, n_bytes: int = 16) -> str:
@@ -81,7 +100,7 @@ def check_fingerprint(
     path: str | os.PathLike[str], facts: Mapping[str, Any], fingerprint: str
 ) -> None:
     """Raise a ModelFileError unless a checkpoint is of the fit that resumes from it."""
-    if facts["fingerprint"] != fingerprint:
+    if facts.get("fingerprint") != fingerprint:
         raise ModelFileError(
             f"{path} is the checkpoint of a fit with other images or settings; "
             "remove it, or give another path"
@@ -107,6 +126,58 @@ def state_tensors(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
         "seconds": list(state.seconds),
     }
     return arrays, facts
+
+
+def check_state(
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, NDArray[Any]],
+    facts: Mapping[str, Any],
+    settings: Settings | None = None,
+    *,
+    n_images: int | None = None,
+    has_latents: bool = True,
+) -> None:
+    """Raise a ModelFileError unless arrays and facts are those of a state of a fit.
+
+    Parameters
+    ----------
+    path : path
+        What errors call the file.
+    arrays : dict of arrays
+    facts : dict
+    settings : Settings, optional
+        Of the fit; by default arrays only have to agree with each other.
+    n_images : int, optional
+        How many rows the latents must have; by default any number.
+    has_latents : bool
+        Whether there are latents too; by default there are.
+    """
+    try:
+        sizes = Sizes.of_arrays(arrays) if settings is None else Sizes.of_settings(settings)
+        square = ((sizes.n_latents, sizes.n_latents), np.float64)
+        shapes = sizes.parameter_shapes()
+        expected: dict[str, tuple[tuple[int, ...], type]] = shapes | {
+            **dict.fromkeys(("latent_scatter", "covariance_sum", "transform"), square),
+            "shape_basis_before": shapes["shape_basis"],
+        }
+        if has_latents:
+            rows = arrays["latents"].shape[:1] if n_images is None else (n_images,)
+            expected["latents"] = ((*rows, sizes.n_latents), np.float64)
+        check_arrays(arrays, expected)
+        check_parameters(arrays)
+        check_symmetric("latent_scatter", arrays["latent_scatter"])
+        check_symmetric("covariance_sum", arrays["covariance_sum"])
+        check_number("log_determinant_sum", facts["log_determinant_sum"])
+        if not 0 < check_number("step", facts["step"]) <= 1:
+            raise ContentError(f"step must be above 0 and at most 1, got {facts['step']!r}")
+        objective = check_numbers("objective", facts["objective"])
+        if len(check_numbers("seconds", facts["seconds"], lowest=0.0)) != len(objective):
+            raise ContentError("objective and seconds must have one value per iteration")
+    except (ContentError, KeyError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else short_reason(error)
+        raise ModelFileError(
+            f"{path} is damaged, or was made by something else: {what}; remove it to start again"
+        ) from None
 
 
 def state_from(

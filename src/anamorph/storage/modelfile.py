@@ -11,13 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.arrays import ImageFormat
+from anamorph.images.errors import short_reason
 from anamorph.images.grid import Affine, Grid
+from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import LatentLayout, Settings
+from anamorph.storage.contents import (
+    ContentError,
+    Sizes,
+    check_arrays,
+    check_count,
+    check_format,
+    check_known,
+    check_numbers,
+    check_parameters,
+    check_settings,
+)
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-_VERSION = 1
+KIND, VERSION = "model", 1
 _PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
@@ -89,37 +102,116 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "objective": model.objective,
         "origin": {name: _plain(value) for name, value in vars(model.origin).items()},
     }
-    write_tensors(path, "model", _VERSION, parameter_arrays(model.parameters), facts)
+    write_tensors(path, KIND, VERSION, parameter_arrays(model.parameters), facts)
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
     """Return the contents of a model file, or raise a ModelFileError."""
-    arrays, facts = read_tensors(path, "model", _VERSION)
+    return model_from(path, *read_tensors(path, KIND, VERSION))
+
+
+def model_from(
+    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]
+) -> StoredModel:
+    """Return the model that arrays and facts describe, all of them checked.
+
+    Parameters
+    ----------
+    path : path
+        What errors call the file.
+    arrays : dict of arrays
+    facts : dict
+
+    Raises
+    ------
+    ModelFileError
+        If something is missing, of the wrong type or shape, not finite, or out of its range.
+    """
     try:
+        for name in ("arguments", "format", "settings", "objective", "origin"):
+            if name not in facts:
+                raise ContentError(f"it lacks {name}")
+        settings = settings_from(facts["settings"])
+        image_format = _format_from(facts["format"], settings)
+        sizes = Sizes.of_settings(settings)
+        check_arrays(arrays, sizes.parameter_shapes())
+        check_parameters(arrays)
         return StoredModel(
-            {name: _tupled(value) for name, value in facts["arguments"].items()},
-            ImageFormat(**{name: _tupled(value) for name, value in facts["format"].items()}),
-            settings_from(facts["settings"]),
+            _arguments_from(facts["arguments"]),
+            image_format,
+            settings,
             parameters_from(arrays),
-            [float(value) for value in facts["objective"]],
-            _origin_from(facts["origin"]),
+            check_numbers("objective", facts["objective"]),
+            _origin_from(facts["origin"], settings.space),
         )
-    except (KeyError, TypeError) as error:
-        raise ModelFileError(f"{path} lacks something that a model file has: {error}") from None
+    except ContentError as error:
+        raise ModelFileError(
+            f"{path} is damaged, or was made by something else: {short_reason(error)}"
+        ) from None
 
 
 def settings_from(facts: Mapping[str, Any]) -> Settings:
-    """Return settings from their JSON form."""
-    settings = {name: _tupled(value) for name, value in facts.items()}
-    settings["layout"] = LatentLayout(**settings["layout"])
-    return Settings(**settings)
+    """Return settings from their JSON form, or raise a ContentError."""
+    check_known("settings", facts, Settings)
+    check_known("the layout", facts.get("layout", {}), LatentLayout)
+    named = {name: _tupled(value) for name, value in facts.items()}
+    try:
+        settings = Settings(**named | {"layout": LatentLayout(**named["layout"])})
+    except (KeyError, TypeError) as error:
+        raise ContentError(f"settings are not complete ({error})") from None
+    check_settings(settings)
+    return settings
 
 
-def _origin_from(facts: Mapping[str, Any]) -> Origin:
-    affine = None if facts["affine"] is None else np.asarray(facts["affine"], np.float64)
+def _format_from(facts: Mapping[str, Any], settings: Settings) -> ImageFormat:
+    check_known("the format", facts, ImageFormat)
+    try:
+        image_format = ImageFormat(**{name: _tupled(value) for name, value in facts.items()})
+    except TypeError as error:
+        raise ContentError(f"the format is not complete ({error})") from None
+    check_format(image_format, settings)
+    return image_format
+
+
+def _arguments_from(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the estimator, each in its range; those not there have defaults."""
+    if not isinstance(facts, Mapping) or not facts.keys() <= HYPERPARAMETERS.keys():
+        raise ContentError("its arguments are not those of a ShapeAppearanceModel")
+    arguments = {name: _tupled(value) for name, value in facts.items()}
+    try:
+        checked_arguments(arguments)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ContentError(str(error)) from None
+    return arguments
+
+
+def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
+    check_known("the origin", facts, Origin)
+    if "n_images" not in facts:
+        raise ContentError("the origin lacks the number of images")
+    suffix = facts.get("suffix")
+    if suffix is not None and not isinstance(suffix, str):
+        raise ContentError(f"the suffix of files must be a text, got {suffix!r}")
     return Origin(
-        facts["n_images"], affine, facts["pad"], tuple(facts["seconds"]), facts.get("suffix")
+        check_count("n_images", facts["n_images"], 1),
+        _affine_from(facts.get("affine")),
+        check_count("pad", facts.get("pad", 0), 0, (min(space) - 1) // 2),
+        tuple(check_numbers("seconds", facts.get("seconds", ()), lowest=0.0)),
+        suffix,
     )
+
+
+def _affine_from(rows: Any) -> Affine | None:
+    if rows is None:
+        return None
+    if not isinstance(rows, list) or len(rows) != 4:
+        raise ContentError("the affine must have 4 rows")
+    affine = np.array([check_numbers("the affine", row) for row in rows if len(row) == 4])
+    if affine.shape != (4, 4) or not affine[3].tolist() == [0, 0, 0, 1]:
+        raise ContentError("the affine must be a matrix of 4 x 4 numbers")
+    if not abs(np.linalg.det(affine)) > 0:
+        raise ContentError("the affine must have an inverse")
+    return affine
 
 
 def parameter_arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:

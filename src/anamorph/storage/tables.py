@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from anamorph.arrays.typing import Float64Array
 from anamorph.images.errors import TableError
 from anamorph.images.participants import read_participants
 from anamorph.storage.replace import replacing
+
+_MISSING = ("n/a", "")  # what `read_participants` takes for no name
 
 
 def write_table(
@@ -28,11 +31,37 @@ def write_table(
     columns : dict of N values each
         Numbers are written with all their digits.
     """
+    check_names(names)
     values = [[_format_value(value) for value in column] for column in columns.values()]
     rows = zip(names, *values, strict=True)
     lines = ["\t".join(row) for row in (("participant_id", *columns), *rows)]
     with replacing(Path(path)) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise a TableError if a table could not be read back with one of these names.
+
+    A tab would end a column, and a line break a row; texts in tables are Unicode, without blanks
+    at their ends.
+    """
+    for name in names:
+        odd = [character for character in name if _ends_something(character)]
+        if odd:
+            raise TableError(
+                f"the name {name!r} of an image has the character {odd[0]!r}, which a table cannot "
+                "hold: rename the file"
+            )
+        if name != name.strip() or name in _MISSING:
+            raise TableError(
+                f"the name {name!r} of an image is empty, n/a, or has blanks at its ends, which a "
+                "table would not keep: rename the file"
+            )
+
+
+def _ends_something(character: str) -> bool:
+    """Tell whether a character is a control character, or half of one that is not UTF-8."""
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
 
 
 def write_latents(

@@ -42,13 +42,14 @@ def encode(
 
     The table has a row for every image: participant_id, then z1, z2, ...
     """
-    from anamorph.storage.tables import write_latents
+    from anamorph.storage.tables import check_names, write_latents
 
     model = model_arguments.load()
     found = given.find()
+    check_names(found.names)
     model_arguments.reserve([output], given.inputs(found))
     files = given.open_for(model, found)
-    with messages.waiting(f"Encoding {counted(len(found), 'image')}"):
+    with messages.counting(f"Encoding {counted(len(found), 'image')}"):
         encoded = model.encode(files)
     more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
     write_latents(output, found.names, encoded.latents, more)

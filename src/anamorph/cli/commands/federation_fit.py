@@ -10,10 +10,11 @@ import typer
 from anamorph.cli.commands.fit import tell_how_to_resume
 from anamorph.cli.commands.simulate import InTheOpen
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.errors import INTERRUPTED, require_nvflare
+from anamorph.cli.terminal.errors import require_nvflare
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
+from anamorph.cli.terminal.signals import INTERRUPTED
 from anamorph.model.hyperparameters import checked_arguments
 
 EXAMPLES = """[bold]Examples[/bold]

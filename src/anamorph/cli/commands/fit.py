@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -11,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.errors import INTERRUPTED, CommandError
+from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
-from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
+from anamorph.cli.terminal.places import check_checkpoint, check_free, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
+from anamorph.cli.terminal.signals import INTERRUPTED
+from anamorph.cli.terminal.streams import tell
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.images.files import FileImages
+    from anamorph.storage.commit import Outputs
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph fit scans/ -o brains.safetensors --components 20
@@ -80,12 +86,39 @@ def fit_files(
     found = given.find_several()
     table = path_beside(output, ".latents.tsv")
     inputs = [*given.inputs(found), settings.config]
-    reserve([output, table], inputs, force=force)
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
-    from anamorph.estimator import ShapeAppearanceModel  # slow, unlike the checks
+    reserve([output, table, checkpoint], inputs, force=True)
+    from anamorph.storage.commit import Outputs
+    from anamorph.storage.tables import check_names
 
-    model = ShapeAppearanceModel(**arguments)
+    check_names(found.names)
+    identity = _identify(arguments, found, output, pad)
+    with Outputs([output, table], table) as outputs:
+        is_finished = outputs.finish_interrupted(identity)
+        if not is_finished:
+            check_free([output, table], force=force)
+        from anamorph.estimator import ShapeAppearanceModel  # slow, unlike the checks
+
+        if is_finished:  # killed while its results were given their names
+            model = ShapeAppearanceModel.load(output)
+        else:
+            model = ShapeAppearanceModel(**arguments)
+            _fit(fit_model, model, messages, given, found, checkpoint, pad)
+            _write(outputs, model, found, {"model": output, "table": table}, checkpoint, identity)
+        _tell(model, found, output, table, messages)
+
+
+def _fit(
+    fit_model: Callable[..., object],
+    model: ShapeAppearanceModel,
+    messages: Messages,
+    given: ImageArguments,
+    found: ImageList,
+    checkpoint: Path,
+    pad: int,
+) -> None:
+    """Fit a model, and show how it goes."""
     try:
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
@@ -95,12 +128,18 @@ def fit_files(
                 if checkpoint.exists()
                 else "Starting (where kernels are not compiled yet, this takes a minute)"
             )
-            checkpoint.parent.mkdir(parents=True, exist_ok=True)
             fit_model(model, files, checkpoint=checkpoint, callback=display.advance)
     except KeyboardInterrupt as interrupt:  # said once the bar is gone, which would break the line
         tell_how_to_resume(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
-    _write(model, found, output, table, checkpoint, messages)
+
+
+def _identify(arguments: dict[str, Any], found: ImageList, output: Path, pad: int) -> str:
+    """Return a text that is the same for the same command on the same files, and for no other."""
+    stats = [(os.path.realpath(path), path.stat()) for path in found.all_files]
+    files = [[path, facts.st_size, facts.st_mtime_ns] for path, facts in stats]
+    command = [arguments, found.names, files, os.path.realpath(output), pad]
+    return hashlib.blake2b(json.dumps(command, default=str).encode(), digest_size=16).hexdigest()
 
 
 def tell_how_to_resume(checkpoint: Path) -> None:
@@ -110,28 +149,37 @@ def tell_how_to_resume(checkpoint: Path) -> None:
         text = f"Stopped; {checkpoint} is kept, and the same command resumes the fit: {command}"
     else:
         text = "Stopped before the first iteration was done; nothing was written"
-    print(text, file=sys.stderr)
+    tell(text)
 
 
 def _write(
+    outputs: Outputs,
     model: ShapeAppearanceModel,
     found: ImageList,
-    output: Path,
-    table: Path,
+    paths: dict[str, Path],
     checkpoint: Path,
-    messages: Messages,
+    identity: str,
 ) -> None:
-    from anamorph.fitting.run import duration
+    """Write model and latents and remove the checkpoint, all of it or nothing."""
     from anamorph.storage.tables import write_latents
 
+    writers: dict[Path, Callable[[Path], object]] = {
+        paths["model"]: model.save,
+        paths["table"]: lambda path: write_latents(path, found.names, model.latents_),
+    }
     try:
-        model.save(output)
-        write_latents(table, found.names, model.latents_)
+        outputs.commit(writers, checkpoint, identity)
     except OSError as error:
         raise CommandError(
             f"{error}; the fit is kept in {checkpoint}: make space, then run the same command"
         ) from None
-    checkpoint.unlink(missing_ok=True)
+
+
+def _tell(
+    model: ShapeAppearanceModel, found: ImageList, output: Path, table: Path, messages: Messages
+) -> None:
+    from anamorph.fitting.run import duration
+
     seconds = sum(model.origin_.seconds)
     objective = model.objective_[-1] if model.objective_ else None
     messages.say(

@@ -57,7 +57,7 @@ def reconstruct(
     paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
     model_arguments.reserve(paths, source.inputs)
     codes = source.find(range(len(paths)))
-    with messages.waiting(f"Reconstructing {counted(len(paths), 'image')}"):
+    with messages.counting(f"Reconstructing {counted(len(paths), 'image')}"):
         write_images(model, written, paths, lambda some: model.expected_images(codes[some], part))
     messages.wrote(*paths)
 
@@ -87,6 +87,6 @@ def impute(
         some = found.take(range(len(found))[part])
         return model.imputed_images(given.open_for(model, some))
 
-    with messages.waiting(f"Imputing {counted(len(found), 'image')}"):
+    with messages.counting(f"Imputing {counted(len(found), 'image')}"):
         write_images(model, written, paths, imputed)
     messages.wrote(*paths)

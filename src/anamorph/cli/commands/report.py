@@ -48,6 +48,14 @@ def report(
             help="Column of --participants to colour latents by, numbers or categories.",
         ),
     ] = None,
+    held_out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGES",
+            help="Images that the model was not fitted to, a folder or a quoted pattern: how well "
+            "it reconstructs them.",
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
     model_arguments: ModelArguments,
     given: OptionalImageArguments,
@@ -72,6 +80,9 @@ def report(
         shown = _open_images(model, given, found, latents)
     if label is not None and given.participants is not None:
         shown["labels"] = _read_labels(given.participants, label, shown.get("names"))
+    if held_out is not None:
+        others = replace(given, arguments=[held_out], participants=None)
+        shown["held_out"] = others.open_for(model, others.find())
     is_encoding = found is not None and latents is None
     doing = "Encoding images, then writing" if is_encoding else "Writing"
     with messages.waiting(f"{doing} the report"):

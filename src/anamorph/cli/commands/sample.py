@@ -60,7 +60,7 @@ def sample(
             return expected
         return model.settings_.likelihood.draw(expected, model.noise_variance_, generator)
 
-    with messages.waiting(f"Drawing {counted(number, 'image')}"):
+    with messages.counting(f"Drawing {counted(number, 'image')}"):
         write_images(model, written, paths, draw)
     write_latents(table, names, codes)
     messages.wrote(*paths, table)

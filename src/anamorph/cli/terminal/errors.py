@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-import sys
 from importlib.util import find_spec
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from anamorph.cli.terminal.signals import INTERRUPTED
+from anamorph.cli.terminal.streams import tell
 from anamorph.federation.protocol.errors import FederationError
-from anamorph.images.errors import ImageError, TableError
+from anamorph.fitting.errors import FitError
+from anamorph.images.errors import ImageError, TableError, short_reason
 from anamorph.kernels.errors import DeviceError
 from anamorph.model.checks import ArgumentError
 from anamorph.model.hyperparameters import FLAGS
 from anamorph.storage.errors import ModelFileError
 
 BAD_INPUT = 1
-INTERRUPTED = 130
 
 # An argument of Python where a message names it as such: "n_iter must be", "likelihood='gaussian'".
 _ARGUMENT = re.compile(rf"(?<![\w-])({'|'.join(FLAGS)})(?==| must )")
@@ -48,9 +49,11 @@ class OneLineErrors(TyperGroup):
             CommandError,
             DeviceError,
             FederationError,
+            FitError,
             ImageError,
             ModelFileError,
             TableError,
+            MemoryError,
             OSError,
         ) as error:
             if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
@@ -64,11 +67,16 @@ class OneLineErrors(TyperGroup):
 
 def tell_error(text: str) -> None:
     """Write one line to standard error."""
-    print(f"error: {' '.join(text.split())}", file=sys.stderr)
+    tell(f"error: {' '.join(text.split())}")
 
 
 def _explained(error: Exception) -> str:
     """Return the text of an exception, with flags in place of the names of Python arguments."""
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory: use coarser images, fewer components, a smaller --memory, "
+            f"or another machine ({short_reason(error)})"
+        )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return _ARGUMENT.sub(lambda found: FLAGS[found.group(1)], str(error))

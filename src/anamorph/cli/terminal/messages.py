@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from anamorph.cli.terminal.streams import print_result, unbreakable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("anamorph")
 _LONGEST_LINE = 1000  # of a table that goes to a file or a pipe
 _MOST_NAMED = 3  # files
+_FEW, _SHARES = 20, 4  # images that need no lines of progress, and how many lines others get
 
 
 def counted(number: int, thing: str) -> str:
@@ -43,7 +47,8 @@ class Messages:
     def __init__(self, command: str, quiet: bool, as_json: bool) -> None:
         from rich.console import Console
 
-        self.console: Console = Console(stderr=as_json, quiet=quiet)
+        stream = unbreakable(sys.stderr if as_json else sys.stdout)
+        self.console: Console = Console(file=stream, quiet=quiet)
         self.as_json = as_json
         self._result: dict[str, Any] = {"command": command}
 
@@ -78,6 +83,36 @@ class Messages:
             return
         with self.console.status(text):
             yield
+
+    @contextmanager
+    def counting(self, text: str) -> Iterator[None]:
+        """Show how many images are predicted: a bar on a terminal, a few lines elsewhere."""
+        from anamorph.model.progress import progress_told
+
+        if self.console.is_terminal and not self.console.quiet:
+            with self._bar(text) as listener, progress_told(listener):
+                yield
+            return
+        self.say(text)
+        next_share = [1]
+
+        def tell(n_done: int, n_all: int) -> None:
+            if n_all >= _FEW and n_done * _SHARES >= next_share[0] * n_all:
+                next_share[0] = n_done * _SHARES // n_all + 1
+                self.say(f"{n_done} of {n_all} images")
+
+        with progress_told(tell):
+            yield
+
+    @contextmanager
+    def _bar(self, text: str) -> Iterator[Callable[[int, int], object]]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeLeft())
+        with Progress(*columns, console=self.console, transient=True) as bar:
+            task = bar.add_task(text, total=None)
+            yield lambda n_done, n_all: bar.update(task, completed=n_done, total=n_all)
 
     def result(self, **facts: Any) -> None:
         """Add to the JSON object."""
@@ -122,7 +157,7 @@ def talking(command: str, quiet: bool, as_json: bool) -> Iterator[Messages]:
     finally:
         _logger.removeHandler(handler)
     if as_json:
-        print(json.dumps(messages._result))
+        print_result(json.dumps(messages._result))
 
 
 class FitDisplay:

@@ -124,7 +124,7 @@ def latent_source(
 
     def encode(numbers: Sequence[int]) -> Float64Array:
         files = given.open_for(model, found.take(numbers))
-        with messages.waiting(f"Encoding {counted(len(numbers), 'image')}"):
+        with messages.counting(f"Encoding {counted(len(numbers), 'image')}"):
             return model.transform(files)
 
     return LatentSource(found.names, given.inputs(found), encode)
@@ -148,8 +148,11 @@ def write_images(
     """
     from anamorph.arrays.batches import BatchPlanner
     from anamorph.model.generator import working_bytes
+    from anamorph.model.progress import progress_of_part
 
     planner = BatchPlanner(working_bytes(model.settings_), model.machine.budget)
     for part in planner.batches(len(paths)):
-        for path, image in zip(paths[part], make(part), strict=True):
+        with progress_of_part(part, len(paths)):
+            images = make(part)
+        for path, image in zip(paths[part], images, strict=True):
             output.write(path, image)

@@ -36,15 +36,25 @@ def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force:
             raise CommandError(f"{path} is one of the inputs: write somewhere else")
         if path.is_dir():
             raise CommandError(f"{path} is a folder: give the name of a file")
-        if path.exists() and not force:
-            raise CommandError(f"{path} exists already: use --force to replace it")
-    for folder in {path.parent for path in paths}:
+        if path.exists() and not path.is_file():
+            raise CommandError(f"{path} is a device or a pipe: give the name of a file")
+        if path.is_symlink() and not path.exists() and _is_circle(path):
+            raise CommandError(f"{path} is a link that leads in a circle: remove it")
+    check_free(paths, force=force)
+    for folder in {Path(os.path.realpath(path)).parent for path in paths}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CommandError(f"{folder} cannot be made: {error.strerror}") from None
         if not os.access(folder, os.W_OK):
             raise CommandError(f"{folder} may not be written to: check its permissions")
+
+
+def check_free(paths: Iterable[Path], *, force: bool) -> None:
+    """Raise a CommandError if a file exists, unless existing files may be replaced."""
+    for path in paths:
+        if path.exists() and not force:
+            raise CommandError(f"{path} exists already: use --force to replace it")
 
 
 def check_checkpoint(path: Path, others: Iterable[Path | None]) -> None:
@@ -93,6 +103,10 @@ def save_figure(figure: Figure | SubFigure, path: Path) -> None:
 
     with replacing(path) as temporary:
         cast("Figure", figure).savefig(temporary, dpi=_DOTS_PER_INCH, bbox_inches="tight")
+
+
+def _is_circle(link: Path) -> bool:
+    return os.path.islink(os.path.realpath(link))
 
 
 def _real_paths(paths: Iterable[Path | None]) -> set[str]:

@@ -24,7 +24,7 @@ from anamorph.federation.protocol.plan import Plan, regrouped_transcript
 from anamorph.federation.protocol.wire import Message
 from anamorph.fitting.em import Fit
 from anamorph.fitting.state import State
-from anamorph.storage.checkpoint import check_fingerprint, state_from, state_tensors
+from anamorph.storage.checkpoint import check_fingerprint, check_state, state_from, state_tensors
 from anamorph.storage.tensors import read_tensors, write_tensors
 
 logger = logging.getLogger("anamorph")
@@ -203,6 +203,7 @@ def _read_standing(path: str | os.PathLike[str], fit: str) -> Standing:
     """Return what is in a checkpoint of this fit; large arrays stay in the file until used."""
     arrays, facts = read_tensors(path, _KIND, _VERSION, is_large)
     check_fingerprint(path, facts, fit)
+    check_state(path, arrays, facts, has_latents=False)
     return Standing(
         state_from(arrays, facts, facts["n_images"]),
         tuple(facts["roster"]),

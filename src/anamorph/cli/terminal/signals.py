@@ -1,0 +1,53 @@
+"""Ctrl-C and SIGTERM: the work is interrupted in order; while it is starting, it ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+#: The exit code of what was interrupted.
+INTERRUPTED = 130
+
+_IMPORTS = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+
+
+@contextmanager
+def interrupts_in_one_line() -> Iterator[None]:
+    """End with one line if an interrupt comes before a command begins, or after it has ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _tell_of_interrupt()
+        sys.exit(INTERRUPTED)
+
+
+def handle_signals() -> None:
+    """Handle SIGTERM like Ctrl-C from now on."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as for a process in the background
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise a KeyboardInterrupt, but end within an import: it may turn it into another error."""
+    if _is_importing(frame):
+        _tell_of_interrupt()
+        os._exit(INTERRUPTED)
+    raise KeyboardInterrupt
+
+
+def _tell_of_interrupt() -> None:
+    with suppress(OSError):
+        os.write(2, b"error: interrupted\n")
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename in _IMPORTS:
+            return True
+        frame = frame.f_back
+    return False

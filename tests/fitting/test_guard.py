@@ -1,0 +1,81 @@
+"""NaN and infinity stop a fit, which says what is suspected; nothing is written over."""
+
+import logging
+import warnings
+
+import numpy as np
+import pytest
+
+from anamorph import ShapeAppearanceModel
+from anamorph.fitting import guard
+from anamorph.fitting.errors import FitError
+from tests.cli.conftest import blobs
+from tests.conftest import one_line
+
+
+def model(**changes):
+    return ShapeAppearanceModel(2, **{"n_iter": 3, "n_threads": 1} | changes)
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings():
+    """The error says it once, where NumPy would warn many times."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_values_too_large_are_one_line_that_names_the_image():
+    images = blobs(8, (12, 10)).astype(np.float64)
+    images[3] *= 1e20
+    with pytest.raises(FitError, match=r"objective is nan.*image 3 has values up to 1e\+20") as e:
+        model().fit(images)
+    assert "leave it out" in one_line(e)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"balance": (1e-30, 0.0)}, "balance="),
+        ({"decimation": 1e30}, "decimation="),
+        ({"voxel_size": (1e-10, 1e-10)}, "voxel_size="),
+    ],
+)
+def test_extreme_settings_are_one_line_that_names_them(options, named):
+    with pytest.raises(FitError, match="not finite") as error:
+        model(**options).fit(blobs(10, (12, 10)))
+    assert f"suspected: {named}" in one_line(error)
+
+
+def test_the_last_good_checkpoint_is_kept(tmp_path, monkeypatch):
+    images, path = blobs(8, (12, 10)), tmp_path / "checkpoint"
+    original, contents = guard.next_state, []
+
+    def spoiled(iterations, number):
+        state = original(iterations, number)
+        if number == 3:
+            contents.append(path.read_bytes())
+            raise FitError("the objective is nan after iteration 3")
+        return state
+
+    monkeypatch.setattr("anamorph.fitting.run.next_state", spoiled)
+    with pytest.raises(FitError, match="keeps the last iteration before"):
+        model().fit(images, checkpoint=path)
+    assert path.read_bytes() == contents[0]
+    monkeypatch.undo()
+    assert model().fit(images, checkpoint=path).n_iter_ == 3
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"), [(1e19, "objective fell from"), (1e-40, "nothing was learnt")]
+)
+def test_an_objective_that_falls_or_stands_still_is_told(caplog, scale, words):
+    with caplog.at_level(logging.WARNING):
+        model().fit(blobs(8, (12, 10)) * np.float64(scale))
+    assert words in caplog.text
+
+
+def test_a_fit_as_usual_is_not_warned_of(caplog):
+    with caplog.at_level(logging.WARNING):
+        model(n_iter=6).fit(blobs(8, (12, 10)))
+    assert "objective" not in caplog.text
