@@ -22,6 +22,7 @@ from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Affine
+from anamorph.images.intensity import typical_intensity
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice
 from anamorph.model.encoding import Encoded
@@ -92,6 +93,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Size of a voxel along each axis; by default that of the files, or 1.
     channel_axis : int, optional
         Axis of the stacked images that holds channels or classes, e.g. -1.
+    scale : {"none", "robust", "zscore"} or float, optional
+        How to scale intensities, each image by itself: "robust" divides by its typical intensity,
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
+        default floats stay, and integers are divided by what stands for 1 among them.
     decimation : float
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
     device : {"cpu", "cuda", "auto"}
@@ -158,6 +163,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         n_steps: int = 8,
         voxel_size: Sequence[float] | None = None,
         channel_axis: int | None = None,
+        scale: str | float | None = None,
         decimation: float = 1.0,
         device: str = "cpu",
         n_threads: int | None = None,
@@ -178,6 +184,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_steps = n_steps
         self.voxel_size = voxel_size
         self.channel_axis = channel_axis
+        self.scale = scale
         self.decimation = decimation
         self.device = device
         self.n_threads = n_threads
@@ -206,8 +213,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Parameters
         ----------
         X : array of shape (N, *space), or with channels; list of images or of paths; collection
-            NaN is missing. Integer images are scaled to [0, 1], but counts are not; categorical
-            images are integer label maps, or probabilities along `channel_axis`.
+            NaN is missing, and so is what the mask of a `numpy.ma` array hides. Integer images
+            are scaled to [0, 1] by what they hold, but counts are not; categorical images are
+            integer label maps, or probabilities along `channel_axis`.
         y : ignored
         start : array of shape (N, K), optional
             Latents to start from, instead of random ones.
@@ -250,7 +258,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             This model, fitted.
         """
         arguments = checked_arguments(self.get_params(deep=False))
-        images = open_images(X, self.likelihood, self.channel_axis)
+        images = open_images(X, self.likelihood, self.channel_axis, scale=arguments["scale"])
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
         seed = arguments["random_state"] or 0
         starting = checked_start(start, len(images), settings.layout.n_latents)
@@ -461,9 +469,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if is_list_of_files(X):
             images: ImageCollection = self.open_files(cast(Sequence[Any], X))
         else:
-            images = open_images(X, expected.likelihood, self.channel_axis, expected.n_classes)
+            images = open_images(X, expected.likelihood, self.channel_axis, like=expected)
         images.format.check_like(expected, images.name(0))
-        images.check(for_fit=False)
+        images.check(for_fit=False, usual=typical_intensity(self.mean_) or None)
         return images
 
     def open_files(
@@ -472,6 +480,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         resample: bool = False,
         cache: str | os.PathLike[str] | None = None,
+        missing_value: float | None = None,
+        mask: str | os.PathLike[str] | Sequence[Any] | None = None,
     ) -> FileImages:
         """Return image files as the model needs them: on its grid, with its margin and classes.
 
@@ -483,6 +493,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Whether to bring files that are on other grids onto that of the model.
         cache : path, optional
             Folder to keep decoded images in; by default a temporary one.
+        missing_value : float, optional
+            Value in the files that stands for missing; by default as when the model was fitted.
+        mask : path, or list of paths, optional
+            An image for all, or one for each, which is 0 where voxels are missing.
 
         Returns
         -------
@@ -493,9 +507,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             files,
             expected.likelihood,
             self.channel_axis,
-            expected.n_classes,
+            like=expected,
             resample=resample,
             pad=origin.pad,
             onto=None if origin.affine is None else origin.inner_grid(expected.space),
             cache=cache,
+            missing_value=missing_value,
+            mask=mask,
         )

@@ -111,15 +111,17 @@ class HiddenImages:
         boxes = replace(self._boxes, corners=self._boxes.corners[list(numbers)])
         return HiddenImages(self._images.subset(numbers), boxes)
 
-    def check(self, *, for_fit: bool) -> None:
+    def check(self, *, for_fit: bool, usual: float | None = None) -> None:
         """Read every image once, and raise an ImageError if one cannot be used.
 
         Parameters
         ----------
         for_fit : bool
             Whether a model will be fitted to them: a constant image is an error then.
+        usual : float, optional
+            Typical intensity of the images of a model; by default it is not compared.
         """
-        self._images.check(for_fit=for_fit)
+        self._images.check(for_fit=for_fit, usual=usual)
         for n in range(len(self)):
             if np.isnan(self.read(slice(n, n + 1))).all():
                 raise ImageError(

@@ -77,7 +77,7 @@ class ImageOutput:
         grid = self.origin.inner_grid(self.format.space)
         voxels = image[:, *slices_inside(grid, self.origin.pad)]
         if self._writes_labels:
-            voxels = voxels.argmax(axis=0).astype(np.uint8)
+            voxels = self.format.to_labels(voxels.argmax(axis=0))
         elif self.suffix == ".npy":
             voxels = self.format.to_user(voxels[None])[0]
         elif self.format.channel_axis is not None or self.format.holds_labels:
@@ -108,7 +108,7 @@ def has_bounded_intensities(likelihood: str, mean: NDArray[np.floating]) -> bool
 
 def _write_picture(path: Path, pixels: NDArray[Any]) -> None:
     """Write labels unchanged, and intensities from 0 to 1 with 8 bits."""
-    if pixels.dtype != np.uint8:
+    if pixels.dtype.kind == "f":
         pixels = np.rint(np.clip(pixels, 0, 1) * _WHITE).astype(np.uint8)
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]

@@ -1,0 +1,166 @@
+"""Facts about each image of a collection, and what is remarkable about some of them.
+
+The same facts are shown by ``anamorph check``; a fit says the most important of them first, in a
+few lines, and refuses images whose intensities cannot be meant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamorph.images.errors import ImageError
+from anamorph.images.intensity import typical_intensity
+
+#: Most lines that are said before a fit.
+MOST_REMARKS = 5
+
+_ODD = 10.0  # times brighter or darker than most others: worth a warning
+_ABSURD = 1e4  # the same: refused
+_SHARE_OF_LENGTH = 0.25  # of an axis: how far centres may be from each other
+_MOSTLY = 0.5
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What there is to know about the values of an image.
+
+    Attributes
+    ----------
+    lowest, highest : float
+        NaN if nothing is observed.
+    typical : float
+        Typical intensity: the median size of the foreground.
+    missing : float
+        Share of voxels that are missing.
+    centre : tuple of float
+        Centre of mass in voxels; of what is observed where all is 0.
+    """
+
+    lowest: float
+    highest: float
+    typical: float
+    missing: float
+    centre: tuple[float, ...]
+
+
+def facts_of(voxels: NDArray[np.floating]) -> ImageFacts:
+    """Return facts about an image (C, *space), NaN where missing."""
+    observed = ~np.isnan(voxels)
+    values = voxels[observed]
+    if not values.size:
+        middle = tuple((length - 1) / 2 for length in voxels.shape[1:])
+        return ImageFacts(math.nan, math.nan, 0.0, 1.0, middle)
+    return ImageFacts(
+        float(values.min()),
+        float(values.max()),
+        typical_intensity(values),
+        1 - values.size / voxels.size,
+        _find_centre(voxels, observed),
+    )
+
+
+def _find_centre(voxels: NDArray[np.floating], observed: NDArray[np.bool_]) -> tuple[float, ...]:
+    mass = np.where(observed, np.abs(voxels), 0).sum(axis=0, dtype=np.float64)
+    if not np.isfinite(mass.sum()) or mass.sum() == 0:
+        mass = observed.any(axis=0).astype(np.float64)
+    axes = range(mass.ndim)
+    sums = [mass.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
+    return tuple(float(along @ np.arange(len(along)) / along.sum()) for along in sums)
+
+
+def check_intensities(
+    facts: Sequence[ImageFacts], name: Callable[[int], str], usual: float | None = None
+) -> str | None:
+    """Return a warning about images far brighter or darker than most, or raise an ImageError.
+
+    Parameters
+    ----------
+    facts : list of ImageFacts
+    name : callable
+        Returns what to call an image, given its number.
+    usual : float, optional
+        Typical intensity of the images of a model; by default the median of these images.
+
+    Returns
+    -------
+    str or None
+        None if there is nothing to say.
+    """
+    typical = np.array([fact.typical for fact in facts])
+    if not (typical > 0).any():
+        return None
+    others = "most others" if usual is None else "those of the model"
+    usual = float(np.median(typical[typical > 0])) if usual is None else usual
+    factors = np.where(typical > 0, typical / usual, 1.0)
+    odd = [int(n) for n in np.argsort(-np.abs(np.log(factors)), kind="stable")]
+    odd = [n for n in odd if not 1 / _ODD <= factors[n] <= _ODD]
+    if not odd:
+        return None
+    named = ", ".join(f"{name(n)} ({_times(factors[n])})" for n in odd[:_MOST_NAMED])
+    more = f" and {len(odd) - _MOST_NAMED} more" if len(odd) > _MOST_NAMED else ""
+    remedy = (
+        "scale='robust' (--scale robust) divides each image by its own typical intensity; or "
+        "leave them out"
+    )
+    most_are_shares = np.mean([fact.lowest >= 0 and fact.highest <= 1 for fact in facts]) > _MOSTLY
+    factor = factors[odd[0]]
+    if not 1 / _ABSURD <= factor <= _ABSURD:
+        raise ImageError(
+            f"intensities differ too much to be of one kind: typical is {usual:.3g}, but not for "
+            f"{named}{more}: {remedy}"
+        )
+    if most_are_shares and any(facts[n].highest > 1 for n in odd):
+        raise ImageError(
+            f"most images hold 0 to 1, but {named}{more} do not: bring them to one scale; {remedy}"
+        )
+    return (
+        f"intensities of {len(odd)} of {len(facts)} images differ from {others} more than "
+        f"{_ODD:g} times, and will be taken for shape and appearance: {named}{more}; {remedy}"
+    )
+
+
+def _times(factor: float) -> str:
+    """Return a factor in words, e.g. "450 times"."""
+    return f"{factor:.3g} times" if factor >= 1 else f"1/{1 / factor:.3g} times"
+
+
+def remark_on_missing(facts: Sequence[ImageFacts], name: Callable[[int], str]) -> str | None:
+    """Return a warning about images that are mostly missing, None if there are none."""
+    mostly = [n for n, fact in enumerate(facts) if fact.missing > _MOSTLY]
+    if not mostly:
+        return None
+    worst = max(mostly, key=lambda n: facts[n].missing)
+    return (
+        f"{len(mostly)} of {len(facts)} images are mostly missing on the common grid, "
+        f"{name(worst)} by {facts[worst].missing:.0%}: are they in one space?"
+    )
+
+
+def remark_on_centres(
+    facts: Sequence[ImageFacts], space: tuple[int, ...], name: Callable[[int], str]
+) -> str | None:
+    """Return a warning about images whose content is far from that of others, None if none is.
+
+    Parameters
+    ----------
+    facts : list of ImageFacts
+    space : tuple of int
+        Shape of the images.
+    name : callable
+        Returns what to call an image, given its number.
+    """
+    centres = np.array([fact.centre for fact in facts])
+    shifts = np.abs(centres - np.median(centres, axis=0)) / np.array(space)
+    far = [int(n) for n in np.argsort(-shifts.max(axis=1)) if shifts[n].max() > _SHARE_OF_LENGTH]
+    if not far:
+        return None
+    return (
+        f"the centre of mass of {len(far)} of {len(facts)} images is more than a quarter of the "
+        f"image away from the others, e.g. of {name(far[0])}: are they aligned and whole?"
+    )
