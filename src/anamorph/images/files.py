@@ -54,6 +54,11 @@ from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
 
 AnyPath = str | os.PathLike[str]
 
+_SCALED = {
+    "robust": "divided by its own typical intensity",
+    "zscore": "less the mean of its foreground, and divided by its standard deviation",
+}
+
 _logger = logging.getLogger(__name__)
 
 
@@ -192,10 +197,14 @@ class FileImages:
 
     @property
     def understood(self) -> str | None:
-        """What integers were taken for, in one line; None if images hold floats."""
+        """What numbers were taken for, in one line; None if images hold floats as they are."""
         if self._has_labels:
             labels = self.format.class_labels
             return f"labels {format_labels(labels)} are {len(labels)} classes"
+        if isinstance(self._scale, float):
+            return f"values are divided by {self._scale:g}"
+        if self._scale in _SCALED:
+            return f"each image is {_SCALED[self._scale]}"
         integers = self._first.integers
         if integers is None or integers.kind == "b" or not self._likelihood.scales_integers:
             return None

@@ -74,7 +74,7 @@ def check_known(labels: NDArray[np.int32], known: tuple[int, ...], name: str) ->
     unknown = sorted(set(occurring(labels)) - set(known))
     if unknown:
         raise ImageError(
-            f"{name} has label {unknown[0]}, and the model knows {format_labels(known)}: "
+            f"{name} has label {unknown[-1]}, and the model knows {format_labels(known)}: "
             "renumber the labels, or fit a model to images that have it"
         )
 

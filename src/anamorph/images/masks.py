@@ -15,6 +15,7 @@ from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid
 from anamorph.images.readers import open_image
 from anamorph.images.readers.resample import resample_labels
+from anamorph.images.readers.source import Source
 
 AnyPath = str | os.PathLike[str]
 
@@ -43,6 +44,7 @@ class Masks:
                 f"{len(paths)}"
             )
         self._grid = grid
+        self._kept: dict[Path, NDArray[np.bool_]] = {}
         self._sources = [open_image(path, None, as_labels=True) for path in paths]
         for source in self._sources:
             if source.n_channels is not None:
@@ -64,6 +66,11 @@ class Masks:
     def observed(self, n: int) -> NDArray[np.bool_]:
         """Return where voxels of an image are not missing, (1, *space)."""
         source = self._sources[n]
+        if source.path not in self._kept:
+            self._kept = {source.path: self._read(source)}  # one mask is often that of all
+        return self._kept[source.path]
+
+    def _read(self, source: Source) -> NDArray[np.bool_]:
         inside: NDArray[np.bool_] = np.nan_to_num(source.load()) != 0
         if source.grid.difference(self._grid) is None:
             return inside

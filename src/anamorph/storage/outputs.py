@@ -23,8 +23,9 @@ from PIL import Image
 
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.errors import ImageError, short_reason
-from anamorph.images.grid import Affine, slices_inside
+from anamorph.images.grid import Affine, Grid, slices_inside
 from anamorph.images.readers import nifti, pictures
+from anamorph.images.readers.resample import resample
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.storage.modelfile import Origin
 from anamorph.storage.replace import replacing
@@ -64,7 +65,7 @@ class ImageOutput:
         was_picture = self.origin.suffix in pictures.SUFFIXES
         return ".png" if was_picture and can_be_shown else ".npy"
 
-    def write(self, path: Path, image: NDArray[np.floating]) -> None:
+    def write(self, path: Path, image: NDArray[np.floating], onto: Grid | None = None) -> None:
         """Write an image of the model without its margin, completely or not at all.
 
         Parameters
@@ -73,9 +74,17 @@ class ImageOutput:
             Ends with `suffix`.
         image : array of shape (C, *space)
             On the grid of the model, margin included.
+        onto : Grid, optional
+            Grid to bring the image onto, with an affine; by default that of the model. What lies
+            outside the model's grid is NaN, or the first class.
         """
         grid = self.origin.inner_grid(self.format.space)
         voxels = image[:, *slices_inside(grid, self.origin.pad)]
+        if onto is not None and onto.difference(grid) is not None:
+            voxels = resample(voxels, grid, onto)
+            if self._writes_labels:
+                voxels = np.nan_to_num(voxels)
+            grid = onto
         if self._writes_labels:
             voxels = self.format.to_labels(voxels.argmax(axis=0))
         elif self.suffix == ".npy":

@@ -37,6 +37,7 @@ def fit(
     checkpoint: options.Checkpoint = None,
     given: ImageArguments,
     pad: options.Pad = 0,
+    reference: options.Reference = None,
     force: options.Force = False,
     messages: Messages,
 ) -> None:
@@ -50,7 +51,8 @@ def fit(
     def fit_here(model: ShapeAppearanceModel, files: FileImages, **how: Any) -> None:
         model.fit(files, **how)
 
-    fit_files(fit_here, messages, given, settings, output, checkpoint, pad=pad, force=force)
+    places = (output, checkpoint, reference)
+    fit_files(fit_here, messages, given, settings, *places, pad=pad, force=force)
 
 
 def fit_files(
@@ -60,6 +62,7 @@ def fit_files(
     settings: ModelSettings,
     output: Path,
     checkpoint: Path | None,
+    reference: Path | None,
     *,
     pad: int,
     force: bool,
@@ -73,13 +76,14 @@ def fit_files(
         and ``callback``, as `ShapeAppearanceModel.fit` does.
     messages : Messages
     given : ImageArguments
-    settings, output, checkpoint, pad, force
+    settings, output, checkpoint, reference, pad, force
         The options of `fit`.
     """
     arguments = settings.merged(given.tissues)
     found = given.find_several()
+    _check_components(arguments, len(found), settings)
     table = path_beside(output, ".latents.tsv")
-    inputs = [*given.inputs(found), settings.config]
+    inputs = [*given.inputs(found), settings.config, reference]
     reserve([output, table], inputs, force=force)
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
@@ -89,7 +93,9 @@ def fit_files(
     try:
         with FitDisplay(messages) as display:
             display.stage(f"Reading {len(found)} images")
-            files = given.open_to_fit(model, found, pad)
+            files = given.open_to_fit(model, found, pad, reference)
+            if files.understood:
+                messages.say(f"Understood: {files.understood}")
             display.stage(
                 f"Reading {checkpoint}, to resume from it"
                 if checkpoint.exists()
@@ -101,6 +107,26 @@ def fit_files(
         tell_how_to_resume(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
     _write(model, found, output, table, checkpoint, messages)
+
+
+def _check_components(arguments: dict[str, Any], n_images: int, settings: ModelSettings) -> None:
+    """Say before anything is read that there are more latents than images allow."""
+    asked = arguments.get("n_components")
+    total = sum(asked) if isinstance(asked, tuple) else asked
+    if settings.preset is None or not isinstance(total, int) or total < n_images:
+        return
+    if isinstance(asked, tuple):
+        n_appearance = max(1, round((n_images - 1) * asked[0] / total))
+        n_shape = max(1, n_images - 1 - n_appearance)
+        raise CommandError(
+            f"the model would have {asked[0]} latents for appearance and {asked[1]} for shape, and "
+            f"{n_images} images allow at most {n_images - 1} in all: set them with -k A,S "
+            f"(appearance, shape), e.g. -k {n_appearance},{n_shape}"
+        )
+    raise CommandError(
+        f"the model would have {asked} latents, and {n_images} images allow at most "
+        f"{n_images - 1}: set their number with -k, e.g. -k {max(1, (n_images - 1) // 2)}"
+    )
 
 
 def tell_how_to_resume(checkpoint: Path) -> None:

@@ -34,6 +34,7 @@ SUFFIXES = (".nii", ".nii.gz")
 
 _reading = partial(reading, kind="a NIfTI file", damage=(HeaderDataError, WrapStructError))
 _HEADERS = {348: Nifti1Header, 540: Nifti2Header}  # by their size, which is what they begin with
+_UNITS = {1: "m", 2: "mm", 3: "micron"}
 _GZIP_MAGIC = b"\x1f\x8b"
 _FARTHEST = 1e9  # mm
 _LEAST_VOLUME = 1e-6  # of the unit cell, relative to that of a box with the same edges
@@ -74,6 +75,7 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
         stamp=stamp,
         decode=partial(_decode, path, (*space, *channels)),
         place_is_guess=not (header["sform_code"] or header["qform_code"]),
+        units=_UNITS.get(int(header["xyzt_units"]) % 8, "unknown"),
     )
 
 

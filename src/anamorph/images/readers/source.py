@@ -57,6 +57,8 @@ class Source:
         volumes; by default they are. If not, somebody must say what they stand for.
     place_is_guess : bool
         Whether the header does not say where voxels are; it does by default.
+    units : str
+        Unit of lengths in the header, "mm" by default; "unknown" if it does not say.
     """
 
     path: Path
@@ -68,6 +70,7 @@ class Source:
     decode: Callable[[], NDArray[Any]]
     as_they_are: bool = True
     place_is_guess: bool = False
+    units: str = "mm"
 
     def load(self) -> NDArray[Any]:
         """Return the voxels, (C, *space), as float32 or the integers of the file, not scaled."""
