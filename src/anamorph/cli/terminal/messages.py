@@ -116,7 +116,9 @@ class _LogToMessages(logging.Handler):
         self._said: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
+        from anamorph.cli.terminal.errors import in_flags
+
+        text = in_flags(record.getMessage())
         if text not in self._said:  # images may be opened, and checked, more than once
             self._messages.say(text)
         self._said.add(text)
