@@ -52,7 +52,7 @@ def test_intensities_that_are_alike_are_not_mentioned(opened, caplog):
 
 
 def test_absurd_intensities_are_refused(opened):
-    with pytest.raises(ImageError, match="image 1.*--scale robust"):
+    with pytest.raises(ImageError, match=r"image 1.*--scale robust"):
         opened(scans(1, 2e5, 1, 1)).check(for_fit=True)
 
 

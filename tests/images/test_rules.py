@@ -57,7 +57,7 @@ def test_integers_are_scaled_by_what_they_hold(dtype, highest, unit, tmp_path):
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 def test_integers_that_look_like_labels_are_asked_about(values, likelihood, tmp_path):
     labels = np.random.default_rng(0).choice(values, (4, 6, 6)).astype(np.uint8)
-    with pytest.raises(ImageError, match="look like labels: .*--labels.*--scale none"):
+    with pytest.raises(ImageError, match=r"look like labels: .*--labels.*--scale none"):
         ArrayImages(labels, likelihood)
     paths = [save_nifti(tmp_path / f"{n}.nii", image) for n, image in enumerate(labels)]
     with pytest.raises(ImageError, match=r"0\.nii holds only the integers 0, .* look like labels"):

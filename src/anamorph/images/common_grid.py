@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid, format_shape
 from anamorph.images.readers.source import Source
@@ -32,12 +34,14 @@ def grid_for_all(sources: Sequence[Source], *, resample: bool) -> Grid:
     found = first.holding(grids)
     largest = max(math.prod(grid.space) for grid in grids)
     if math.prod(found.space) > _MOST_GROWTH * largest:
-        farthest = min(sources, key=lambda source: source.grid.share_inside(first))
+        centres = np.array([grid.centre for grid in grids])
+        distances = np.linalg.norm(centres - np.median(centres, axis=0), axis=1)
+        farthest = sources[int(distances.argmax())]
         raise ImageError(
             f"a grid that holds all images would be {format_shape(found.space)}, "
             f"{math.prod(found.space) / largest:.3g} times the largest of them: {farthest.path} is "
-            f"far from {sources[0].path}; align the images, or give the grid of one of them as "
-            "reference (--reference FILE)"
+            "far from the others; align the images, or give the grid of one of them as reference "
+            "(--reference FILE)"
         )
     return found
 

@@ -40,6 +40,12 @@ class Grid:
             return (1.0,) * len(self.space)
         return tuple(np.linalg.norm(self.affine[:3, : len(self.space)], axis=0).tolist())
 
+    @property
+    def centre(self) -> NDArray[np.float64]:
+        """The middle of the field of view, in mm; in voxels without an affine."""
+        middle = [(length - 1) / 2 for length in self.space] + [0.0] * (3 - len(self.space))
+        return np.array(middle) if self.affine is None else (self.affine @ [*middle, 1.0])[:3]
+
     def padded(self, margin: int) -> Grid:
         """Return the grid with `margin` more voxels on every side; a negative margin takes away.
 

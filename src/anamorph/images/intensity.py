@@ -72,7 +72,7 @@ def scale_image(
 
 
 def checked_scale(value: Any) -> str | float | None:
-    """Return a way of scaling, or raise a ValueError.
+    """Return a way of scaling, or raise an ImageError.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def checked_scale(value: Any) -> str | float | None:
     except (TypeError, ValueError):
         number = np.nan
     if isinstance(value, bool) or not (np.isfinite(number) and number > 0):
-        raise ValueError(
+        raise ImageError(
             f"scale must be one of {', '.join(SCALINGS)}, or a positive number to divide by, got "
             f"{value!r}"
         )
