@@ -75,6 +75,19 @@ def test_many_flat_labels_are_asked_about(tmp_path):
         FileImages([save_nifti(tmp_path / "aseg.nii", labels)])
 
 
+def test_floats_that_look_like_labels_are_remarked_on(tmp_path, caplog):
+    labels = np.random.default_rng(0).choice([0.0, 2.0, 7.0], (4, 6, 6)).astype(np.float32)
+    paths = [save_nifti(tmp_path / f"{n}.nii", image) for n, image in enumerate(labels)]
+    for images in (ArrayImages(labels, "gaussian"), FileImages(paths)):
+        caplog.clear()
+        images.check(for_fit=True)
+        assert "images hold only 0, 2, 7" in caplog.text
+        assert "--labels" in caplog.text
+    caplog.clear()
+    ArrayImages(labels + noise(4, 6, 6), "gaussian").check(for_fit=True)
+    assert not caplog.records
+
+
 def test_black_and_white_pictures_are_no_labels(tmp_path):
     raw = 255 * grey(np.uint8, 1, 3, 8, 8)
     assert ArrayImages(raw, "bernoulli").read(EVERYTHING).max() == 1

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.facts import check_intensities, facts_of
+from anamorph.images.facts import check_intensities, facts_of, remark_on_labels
 from anamorph.images.format import BY_CONTENT, BY_TYPE
 from anamorph.images.format import ImageFormat as ImageFormat
 from anamorph.images.grid import format_shape
@@ -204,9 +204,14 @@ class ArrayImages:
             if compares or self.format.scale is not None:
                 images = self.read(part)  # scaling fails where there is nothing to scale by
                 facts += [facts_of(image) for image in images] if compares else []
-        warning = check_intensities(facts, self.name, usual) if facts else None
-        if warning:
-            _logger.warning("%s", warning)
+        if not facts:
+            return
+        for remark in (
+            remark_on_labels(facts, self.name) if for_fit else None,
+            check_intensities(facts, self.name, usual),
+        ):
+            if remark:
+                _logger.warning("%s", remark)
 
     # ---- checks
 

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
+from anamorph.images.integers import FEW
 from anamorph.images.intensity import typical_intensity
+from anamorph.likelihoods import OF_CLASSES
 
 #: Most lines that are said before a fit.
 MOST_REMARKS = 5
@@ -24,6 +26,7 @@ _ABSURD = 1e4  # the same: refused
 _SHARE_OF_LENGTH = 0.25  # of an axis: how far centres may be from each other
 _MOSTLY = 0.5
 _MOST_NAMED = 3
+_TRIED = 1000  # values of an image, to see whether all are whole
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class ImageFacts:
         Share of voxels that are missing.
     centre : tuple of float
         Centre of mass in voxels; of what is observed where all is 0.
+    labels : frozenset of int
+        The values, where they are few whole numbers such as labels; empty otherwise.
     """
 
     lowest: float
@@ -47,6 +52,7 @@ class ImageFacts:
     typical: float
     missing: float
     centre: tuple[float, ...]
+    labels: frozenset[int] = frozenset()
 
 
 def facts_of(voxels: NDArray[np.floating]) -> ImageFacts:
@@ -62,7 +68,17 @@ def facts_of(voxels: NDArray[np.floating]) -> ImageFacts:
         typical_intensity(values),
         1 - values.size / voxels.size,
         _find_centre(voxels, observed),
+        _find_labels(values),
     )
+
+
+def _find_labels(values: NDArray[np.floating]) -> frozenset[int]:
+    """Return the values of an image if they are few whole numbers, not only 0 and 1."""
+    if not np.array_equal(values[:_TRIED], np.rint(values[:_TRIED])):  # most images end here
+        return frozenset()
+    found = np.unique(values)
+    is_label_map = 2 < len(found) <= FEW and found[0] >= 0 and np.array_equal(found, np.rint(found))
+    return frozenset(int(value) for value in found) if is_label_map else frozenset()
 
 
 def _find_centre(voxels: NDArray[np.floating], observed: NDArray[np.bool_]) -> tuple[float, ...]:
@@ -95,7 +111,8 @@ def check_intensities(
     typical = np.array([fact.typical for fact in facts])
     if not (typical > 0).any():
         return None
-    others = "most others" if usual is None else "those of the model"
+    is_compared = usual is not None
+    others = "those of the model" if is_compared else "most others"
     usual = float(np.median(typical[typical > 0])) if usual is None else usual
     factors = np.where(typical > 0, typical / usual, 1.0)
     odd = [int(n) for n in np.argsort(-np.abs(np.log(factors)), kind="stable")]
@@ -108,6 +125,8 @@ def check_intensities(
         "scale='robust' (--scale robust) divides each image by its own typical intensity; or "
         "leave them out"
     )
+    if is_compared:
+        remedy = "bring them to the scale of the model, or fit it again with scale='robust'"
     most_are_shares = np.mean([fact.lowest >= 0 and fact.highest <= 1 for fact in facts]) > _MOSTLY
     factor = factors[odd[0]]
     if not 1 / _ABSURD <= factor <= _ABSURD:
@@ -128,6 +147,17 @@ def check_intensities(
 def _times(factor: float) -> str:
     """Return a factor in words, e.g. "450 times"."""
     return f"{factor:.3g} times" if factor >= 1 else f"1/{1 / factor:.3g} times"
+
+
+def remark_on_labels(facts: Sequence[ImageFacts], name: Callable[[int], str]) -> str | None:
+    """Return a warning about intensities that look like labels, None if they do not."""
+    every = frozenset[int]().union(*(fact.labels for fact in facts))
+    if len(every) > FEW or not all(fact.labels for fact in facts):
+        return None
+    return (
+        f"images hold only {', '.join(map(str, sorted(every)))}, e.g. {name(0)}: if these are "
+        f"labels, use likelihood={OF_CLASSES!r} (--labels)"
+    )
 
 
 def remark_on_missing(facts: Sequence[ImageFacts], name: Callable[[int], str]) -> str | None:

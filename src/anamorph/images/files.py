@@ -31,6 +31,7 @@ from anamorph.images.facts import (
     check_intensities,
     facts_of,
     remark_on_centres,
+    remark_on_labels,
     remark_on_missing,
 )
 from anamorph.images.format import BY_CONTENT, BY_TYPE, ImageFormat
@@ -279,6 +280,7 @@ class FileImages:
         remarks = [check_place(list(chain.from_iterable(self._sources)))]
         if facts and compares_intensities(self._likelihood, self._scale):
             remarks.insert(0, check_intensities(facts, self.name, usual))
+            remarks.insert(0, remark_on_labels(facts, self.name) if for_fit else None)
         if for_fit:
             remarks.append(remark_on_missing(facts, self.name))
             remarks.append(remark_on_centres(facts, self._inner.space, self.name))

@@ -19,8 +19,10 @@ from anamorph.likelihoods import OF_CLASSES
 #: The value that stands for 1 by type.
 SCALES = {np.dtype(bool): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 
+#: Grey images have more different values; label maps of organs rarely do.
+FEW = 12
+
 _BITS = (8, 10, 12, 14, 16)
-_FEW = 12  # grey images have more different values, label maps of organs rarely do
 _MOST_LABELS = 256
 _FLAT = 0.8  # share of equal neighbours: far above that of noisy images, below that of labels
 
@@ -73,7 +75,7 @@ class HeldIntegers:
         if self.dtype in SCALES and self.highest > SCALES[self.dtype] / 2:
             return False
         is_flat = self._n_flat > _FLAT * max(self._n_pairs, 1)
-        return len(self._values) <= _FEW or is_flat
+        return len(self._values) <= FEW or is_flat
 
     def unit(self, name: str, *, as_they_are: bool) -> float:
         """Return the value that stands for 1, or raise an ImageError that asks for it.
@@ -109,7 +111,7 @@ class HeldIntegers:
 
     def _describe_values(self) -> str:
         values = sorted(self._values)
-        if len(values) > _FEW:
+        if len(values) > FEW:
             return f"{len(values)} different integers up to {self.highest}"
         return f"only the integers {', '.join(map(str, values))}"
 
