@@ -138,6 +138,19 @@ def test_models_of_before_scale_by_type(model, pictures, tmp_path):
         )
 
 
+def test_models_of_before_have_empty_classes(tmp_path):
+    """Their classes are all numbers up to the largest label."""
+    old = ImageFormat("categorical", (5, 6), 4, None)
+    labels = np.random.default_rng(0).choice([0, 2, 3], (3, 5, 6))
+    paths = [save_array(tmp_path / f"{n}.npy", image) for n, image in enumerate(labels)]
+    for images in (
+        ArrayImages(labels, "categorical", like=old),
+        FileImages(paths, "categorical", like=old),
+    ):
+        assert images.format == old
+        assert np.array_equal(images.read(EVERYTHING).argmax(axis=1), labels)
+
+
 def test_a_model_of_floats_reads_integers_by_what_they_hold(pictures):
     floats = ShapeAppearanceModel(2, n_iter=1, n_threads=1).fit(pictures / 255)
     assert floats.image_format_.unit == BY_CONTENT

@@ -239,12 +239,11 @@ class ArrayImages:
     ) -> float | str:
         """Return the integer that stands for 1, or the rule that finds it."""
         known = BY_CONTENT if like is None else like.unit
-        is_integer = dtype.kind in "iu" and self._likelihood.scales_integers
-        if self._has_labels or not is_integer or scale is not None or known != BY_CONTENT:
-            if known == BY_TYPE and is_integer and dtype not in SCALES:
-                return read_unit(self._channels_first(), dtype, "X", as_they_are=False)
-            return known
-        return read_unit(self._channels_first(), dtype, "X", as_they_are=False)
+        is_scaled = self._likelihood.scales_integers and not self._has_labels and scale is None
+        is_open = known == BY_CONTENT or (known == BY_TYPE and dtype not in SCALES)
+        if dtype.kind in "iu" and is_scaled and is_open:
+            return read_unit(self._channels_first(), dtype, "X", as_they_are=False)
+        return known
 
     def _channels_first(self) -> Iterator[NDArray[Any]]:
         """Yield images as they were given, with the channels in front."""
