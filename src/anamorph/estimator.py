@@ -375,7 +375,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def imputed_images(self, X: Images) -> Array:  # noqa: N803
         """Return what `impute` does, always with channels first: (N, C, *space)."""
-        return self._predictor.impute(self.checked_images(X))
+        images = self.checked_images(X)
+        imputed = self._predictor.impute(images)
+        if self.image_format_.scale is not None:  # what was observed comes back as it was
+            for n in range(len(images)):
+                imputed[n] = images.unscaled(n, imputed[n])
+        return imputed
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, *, noise: bool = False

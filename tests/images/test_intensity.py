@@ -9,7 +9,7 @@ from anamorph import ShapeAppearanceModel
 from anamorph.images.arrays import ArrayImages
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
-from anamorph.images.intensity import checked_scale, scale_image, typical_intensity
+from anamorph.images.intensity import checked_scale, find_scaling, typical_intensity
 from tests.cli.conftest import blobs
 from tests.images.filemaking import EVERYTHING, noise, save_nifti
 
@@ -147,4 +147,20 @@ def test_typical_intensity_ignores_background_and_hot_voxels():
 
 def test_an_image_without_foreground_cannot_be_scaled():
     with pytest.raises(ImageError, match="image 7 cannot be scaled"):
-        scale_image(np.zeros((1, 4, 4), np.float32), "robust", "image 7")
+        find_scaling(np.zeros((1, 4, 4), np.float32), "robust", "image 7")
+
+
+@pytest.mark.parametrize("scale", ["robust", "zscore", 50.0])
+def test_imputed_images_have_their_own_intensities(opened, scale):
+    images = scans(1, 1000, 0.01, 70, 5)
+    model = ShapeAppearanceModel(2, n_iter=1, n_threads=1, scale=scale)
+    holes = images.copy()
+    holes[:, 3:5, 3:5] = np.nan
+    known = ~np.isnan(holes)
+    if scale == 50.0:  # all alike
+        holes, images = scans(1, 1, 1, 1, 1), scans(1, 1, 1, 1, 1)
+        holes[~known] = np.nan
+    imputed = model.fit(opened(holes, scale=scale)).impute(opened(holes, scale=scale))
+    assert np.allclose(imputed[known], images[known], rtol=1e-4)
+    factors = imputed[~known].reshape(5, -1).mean(axis=1) / np.median(images, axis=(1, 2))
+    assert ((factors > 0.3) & (factors < 3)).all()

@@ -27,7 +27,7 @@ from anamorph.images.format import BY_CONTENT, BY_TYPE
 from anamorph.images.format import ImageFormat as ImageFormat
 from anamorph.images.grid import format_shape
 from anamorph.images.integers import SCALES, read_unit
-from anamorph.images.intensity import checked_scale, scale_image
+from anamorph.images.intensity import checked_scale, find_scaling
 from anamorph.images.labels import MISSING, as_labels, one_hot
 from anamorph.images.rules import (
     check_scaling,
@@ -136,20 +136,29 @@ class ArrayImages:
         raw = self._read_raw(part)
         if self._has_labels:
             return one_hot(as_labels("X", raw), self.format.class_labels)
+        images = self._with_channels(raw)
+        if self._likelihood.holds_classes:
+            normalise(images, axis=1)
+        if self.format.scale is not None:
+            for n, image in zip(range(len(self))[part], images, strict=True):
+                image[...] = find_scaling(image, self.format.scale, self.name(n)).apply(image)
+        return images
+
+    def _with_channels(self, raw: NDArray[Any]) -> NDArray[np.float32]:
+        """Return images (n, C, *space), integers divided by what stands for 1."""
         images = raw.astype(np.float32)
         if self._divisor != 1:
             images /= np.float32(self._divisor)
         if self._channel_axis is None:
-            images = images[:, None]
-        else:
-            images = np.ascontiguousarray(np.moveaxis(images, self._channel_axis, 1))
-        if self._likelihood.holds_classes:
-            normalise(images, axis=1)
-        if self.format.scale is not None:
-            numbers = range(len(self))[part]
-            for n, image in zip(numbers, images, strict=True):
-                image[...] = scale_image(image, self.format.scale, self.name(n))
-        return images
+            return images[:, None]
+        return np.ascontiguousarray(np.moveaxis(images, self._channel_axis, 1))
+
+    def unscaled(self, n: int, image: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return a scaled image (C, *space) in the intensities of image n."""
+        if self.format.scale is None:
+            return image
+        (own,) = self._with_channels(self._read_raw(slice(n, n + 1)))
+        return find_scaling(own, self.format.scale, self.name(n)).undo(image)
 
     def _read_raw(self, part: slice) -> NDArray[Any]:
         """Return images as they were given, with NaN where a value stands for missing."""

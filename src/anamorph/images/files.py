@@ -37,7 +37,7 @@ from anamorph.images.facts import (
 from anamorph.images.format import BY_CONTENT, BY_TYPE, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
 from anamorph.images.integers import SCALES, read_unit
-from anamorph.images.intensity import checked_scale, scale_image
+from anamorph.images.intensity import checked_scale, find_scaling
 from anamorph.images.labels import MISSING, as_labels, format_labels, one_hot
 from anamorph.images.masks import Masks
 from anamorph.images.readers import identities_of, open_image, suffix_of
@@ -310,6 +310,19 @@ class FileImages:
 
     def _read_intensities(self, n: int) -> NDArray[np.float32]:
         """Return the scaled values in the files of an image, (C, *space)."""
+        channels = self._read_unscaled(n)
+        if np.isnan(channels).all():  # an error of its own, when images are checked
+            return channels
+        return find_scaling(channels, self._scale, self.name(n)).apply(channels)
+
+    def unscaled(self, n: int, image: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return a scaled image (C, *space) in the intensities of image n."""
+        if self._scale is None:
+            return image
+        return find_scaling(self._read_unscaled(n), self._scale, self.name(n)).undo(image)
+
+    def _read_unscaled(self, n: int) -> NDArray[np.float32]:
+        """Return the values in the files of an image, integers divided by what stands for 1."""
         maps = []
         for source in self._sources[n]:
             voxels = self._stored(source).astype(np.float32)
@@ -317,9 +330,7 @@ class FileImages:
         channels = maps[0] if len(maps) == 1 else np.concatenate(maps)
         if self._masks is not None:
             channels = np.where(self._masks.observed(n), channels, np.float32(np.nan))
-        if np.isnan(channels).all():  # an error of its own, when images are checked
-            return channels
-        return scale_image(channels, self._scale, self.name(n))
+        return channels
 
     def _divisor(self, source: Source) -> float:
         is_scaled = source.integers is not None and self._likelihood.scales_integers

@@ -129,6 +129,10 @@ class HiddenImages:
                     "a smaller fraction, or leave it out"
                 )
 
+    def unscaled(self, n: int, image: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return a scaled image (C, *space) in the intensities of image n."""
+        return self._images.unscaled(n, image)
+
     def _masked(self, part: slice, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
         return np.where(mask[:, None], np.float32(np.nan), self._images.read(part))
 

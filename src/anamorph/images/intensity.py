@@ -7,6 +7,7 @@ noisy one, do not move it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,33 @@ def typical_intensity(values: NDArray[np.floating]) -> float:
     return float(np.median(np.abs(foreground))) if foreground.size else 0.0
 
 
-def scale_image(
-    voxels: NDArray[np.float32], scale: str | float | None, name: str
-) -> NDArray[np.float32]:
-    """Return an image (C, *space) with its intensities scaled.
+@dataclass(frozen=True)
+class Scaling:
+    """What is taken from the intensities of an image, and what the rest is divided by.
+
+    Attributes
+    ----------
+    shift : float
+    size : float
+    """
+
+    shift: float
+    size: float
+
+    def apply(self, voxels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return scaled intensities."""
+        return np.asarray((voxels - np.float32(self.shift)) / np.float32(self.size), np.float32)
+
+    def undo(self, voxels: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Return the intensities that were scaled."""
+        return np.asarray(voxels * np.float32(self.size) + np.float32(self.shift), np.float32)
+
+
+AS_IT_IS = Scaling(0.0, 1.0)
+
+
+def find_scaling(voxels: NDArray[np.float32], scale: str | float | None, name: str) -> Scaling:
+    """Return how to scale an image.
 
     Parameters
     ----------
@@ -56,19 +80,22 @@ def scale_image(
         What to call the image in an error message.
     """
     if scale is None or scale == "none":
-        return voxels
+        return AS_IT_IS
     shift, size = 0.0, scale
     if scale == "robust":
         size = typical_intensity(voxels)
     elif scale == "zscore":
         foreground = find_foreground(voxels)
-        shift, size = (foreground.mean(), foreground.std()) if foreground.size else (0.0, 0.0)
+        if foreground.size:
+            shift, size = float(foreground.mean()), float(foreground.std())
+        else:
+            size = 0.0
     if not (isinstance(size, float | int) and size > 0 and np.isfinite(size)):
         raise ImageError(
             f"{name} cannot be scaled with scale={scale!r}: its foreground is empty or constant; "
             "leave it out, or use another scale"
         )
-    return np.asarray((voxels - np.float32(shift)) / np.float32(size), np.float32)
+    return Scaling(shift, float(size))
 
 
 def checked_scale(value: Any) -> str | float | None:
