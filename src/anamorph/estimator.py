@@ -22,7 +22,6 @@ from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Affine
-from anamorph.images.intensity import typical_intensity
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice
 from anamorph.model.encoding import Encoded
@@ -289,7 +288,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def _take(self, state: State, settings: Settings, images: _Described) -> None:
         """Become the model at the end of a fit."""
         origin = Origin(
-            state.latents.n_images, images.affine, images.pad, state.seconds, images.suffix
+            state.latents.n_images,
+            images.affine,
+            images.pad,
+            state.seconds,
+            images.suffix,
+            getattr(images, "typical", None),  # which sites do not tell
         )
         objective = list(state.objective)
         self._set_fitted(images.format, settings, state.parameters, objective, origin)
@@ -476,7 +480,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         else:
             images = open_images(X, expected.likelihood, self.channel_axis, like=expected)
         images.format.check_like(expected, images.name(0))
-        images.check(for_fit=False, usual=typical_intensity(self.mean_) or None)
+        images.check(for_fit=False, usual=self.origin_.typical)
         return images
 
     def open_files(

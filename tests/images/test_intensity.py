@@ -35,7 +35,7 @@ def opened(request, tmp_path):
 
 
 def test_odd_intensities_are_named(opened, caplog):
-    opened(scans(100, 110, 4000, 90, 2, 100)).check(for_fit=True)
+    opened(scans(1, 1.1, 40, 0.9, 0.02, 1)).check(for_fit=True)
     (record,) = caplog.records
     text = record.getMessage()
     assert record.levelno == logging.WARNING
@@ -47,7 +47,19 @@ def test_odd_intensities_are_named(opened, caplog):
 
 
 def test_intensities_that_are_alike_are_not_mentioned(opened, caplog):
-    opened(scans(100, 110, 300, 40)).check(for_fit=True)
+    opened(scans(1, 1.1, 3, 0.4)).check(for_fit=True)
+    assert not caplog.records
+
+
+def test_intensities_for_which_penalties_are_not_meant_are_told(opened, caplog):
+    """A model of scans with tissue at 500 had latents of 1e-11, and nothing was said."""
+    opened(scans(500, 400, 600)).check(for_fit=True)
+    (record,) = caplog.records
+    assert "typical intensities are" in record.getMessage()
+    assert "--scale robust" in record.getMessage()
+    caplog.clear()
+    opened(scans(500, 400, 600), scale=500).check(for_fit=True)
+    opened(scans(500, 400, 600), scale="robust").check(for_fit=True)
     assert not caplog.records
 
 

@@ -22,7 +22,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anamorph.images.errors import ImageError
-from anamorph.images.facts import check_intensities, facts_of, remark_on_labels
+from anamorph.images.facts import (
+    check_intensities,
+    facts_of,
+    remark_on_brightness,
+    remark_on_labels,
+    usual_intensity,
+)
 from anamorph.images.format import BY_CONTENT, BY_TYPE
 from anamorph.images.format import ImageFormat as ImageFormat
 from anamorph.images.grid import format_shape
@@ -118,6 +124,8 @@ class ArrayImages:
     affine = None
     pad = 0
     suffix = None
+    #: Typical intensity of the images, known once they were checked for a fit.
+    typical: float | None = None
 
     @property
     def identities(self) -> range:
@@ -215,12 +223,12 @@ class ArrayImages:
                 facts += [facts_of(image) for image in images] if compares else []
         if not facts:
             return
-        for remark in (
-            remark_on_labels(facts, self.name) if for_fit else None,
-            check_intensities(facts, self.name, usual),
-        ):
-            if remark:
-                _logger.warning("%s", remark)
+        remarks = [check_intensities(facts, self.name, usual)]
+        if for_fit:
+            self.typical = usual_intensity(facts)
+            remarks += [remark_on_labels(facts, self.name), remark_on_brightness(facts)]
+        for remark in filter(None, remarks):
+            _logger.warning("%s", remark)
 
     # ---- checks
 

@@ -18,12 +18,13 @@ from anamorph.images.integers import FEW
 from anamorph.images.intensity import typical_intensity
 from anamorph.likelihoods import OF_CLASSES
 
-#: Most lines that are said before a fit.
-MOST_REMARKS = 5
+#: Most lines that are said about images before a fit; one more may name files that are skipped.
+MOST_REMARKS = 4
 
 _ODD = 10.0  # times brighter or darker than most others: worth a warning
 _ABSURD = 1e4  # the same: refused
 _SHARE_OF_LENGTH = 0.25  # of an axis: how far centres may be from each other
+_BRIGHT = 30.0  # from where on default penalties weigh too much
 _MOSTLY = 0.5
 _MOST_NAMED = 3
 _TRIED = 1000  # values of an image, to see whether all are whole
@@ -90,6 +91,28 @@ def _find_centre(voxels: NDArray[np.floating], observed: NDArray[np.bool_]) -> t
     return tuple(float(along @ np.arange(len(along)) / along.sum()) for along in sums)
 
 
+def usual_intensity(facts: Sequence[ImageFacts]) -> float | None:
+    """Return the median over images of their typical intensity; None if all images are empty."""
+    typical = [fact.typical for fact in facts if fact.typical > 0]
+    return float(np.median(typical)) if typical else None
+
+
+def remark_on_brightness(facts: Sequence[ImageFacts]) -> str | None:
+    """Return a warning about intensities far above 1, None if there are none.
+
+    Penalties of appearance and mean are in units of intensity: with 500 for 1 the default ones
+    leave latents of the order of 1e-11, and a model of nothing.
+    """
+    usual = usual_intensity(facts)
+    if usual is None or usual < _BRIGHT:
+        return None
+    return (
+        f"typical intensities are {usual:.3g}, and the default penalties are meant for about 1: "
+        "the model may learn little; scale='robust' (--scale robust) divides each image by its "
+        "own, or divide all by one number"
+    )
+
+
 def check_intensities(
     facts: Sequence[ImageFacts], name: Callable[[int], str], usual: float | None = None
 ) -> str | None:
@@ -109,11 +132,12 @@ def check_intensities(
         None if there is nothing to say.
     """
     typical = np.array([fact.typical for fact in facts])
-    if not (typical > 0).any():
+    own = usual_intensity(facts)
+    if own is None:
         return None
     is_compared = usual is not None
     others = "those of the model" if is_compared else "most others"
-    usual = float(np.median(typical[typical > 0])) if usual is None else usual
+    usual = own if usual is None else usual
     factors = np.where(typical > 0, typical / usual, 1.0)
     odd = [int(n) for n in np.argsort(-np.abs(np.log(factors)), kind="stable")]
     odd = [n for n in odd if not 1 / _ODD <= factors[n] <= _ODD]

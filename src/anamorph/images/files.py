@@ -30,9 +30,11 @@ from anamorph.images.facts import (
     ImageFacts,
     check_intensities,
     facts_of,
+    remark_on_brightness,
     remark_on_centres,
     remark_on_labels,
     remark_on_missing,
+    usual_intensity,
 )
 from anamorph.images.format import BY_CONTENT, BY_TYPE, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
@@ -171,6 +173,9 @@ class FileImages:
         self._check_one_unit(everything)
         self.format = self._find_format(n_classes, like)
 
+    #: Typical intensity of the images, known once they were checked for a fit.
+    typical: float | None = None
+
     def __len__(self) -> int:
         return len(self._sources)
 
@@ -244,7 +249,7 @@ class FileImages:
     def check(self, *, for_fit: bool, usual: float | None = None) -> None:
         """Read every image once, and raise an ImageError if one cannot be used.
 
-        What is remarkable but can be used is logged, in five lines at most.
+        What is remarkable but can be used is logged, in four lines at most.
 
         Parameters
         ----------
@@ -280,7 +285,10 @@ class FileImages:
         remarks = [check_place(list(chain.from_iterable(self._sources)))]
         if facts and compares_intensities(self._likelihood, self._scale):
             remarks.insert(0, check_intensities(facts, self.name, usual))
-            remarks.insert(0, remark_on_labels(facts, self.name) if for_fit else None)
+            if for_fit:
+                self.typical = usual_intensity(facts)
+                remarks.insert(1, remark_on_brightness(facts))
+                remarks.insert(0, remark_on_labels(facts, self.name))
         if for_fit:
             remarks.append(remark_on_missing(facts, self.name))
             remarks.append(remark_on_centres(facts, self._inner.space, self.name))

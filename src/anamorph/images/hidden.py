@@ -91,6 +91,11 @@ class HiddenImages:
         self.voxel_size, self.affine = images.voxel_size, images.affine
         self.pad, self.suffix = images.pad, images.suffix
 
+    @property
+    def typical(self) -> float | None:
+        """Typical intensity of the images, known once they were checked for a fit."""
+        return self._images.typical
+
     def __len__(self) -> int:
         return len(self._images)
 

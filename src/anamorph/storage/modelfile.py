@@ -37,6 +37,8 @@ class Origin:
         Time of each iteration.
     suffix : str, optional
         Suffix of the image files, e.g. ".png"; None if the images were arrays.
+    typical : float, optional
+        Typical intensity of the images, where it was looked at.
     """
 
     n_images: int
@@ -44,6 +46,7 @@ class Origin:
     pad: int = 0
     seconds: tuple[float, ...] = ()
     suffix: str | None = None
+    typical: float | None = None
 
     def inner_grid(self, space: tuple[int, ...]) -> Grid:
         """Return the grid of the image files: that of the model without its margin.
@@ -118,7 +121,12 @@ def settings_from(facts: Mapping[str, Any]) -> Settings:
 def _origin_from(facts: Mapping[str, Any]) -> Origin:
     affine = None if facts["affine"] is None else np.asarray(facts["affine"], np.float64)
     return Origin(
-        facts["n_images"], affine, facts["pad"], tuple(facts["seconds"]), facts.get("suffix")
+        facts["n_images"],
+        affine,
+        facts["pad"],
+        tuple(facts["seconds"]),
+        facts.get("suffix"),
+        facts.get("typical"),
     )
 
 
