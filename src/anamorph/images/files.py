@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from itertools import chain
 from pathlib import Path
@@ -36,9 +36,8 @@ from anamorph.images.facts import (
     remark_on_missing,
     usual_intensity,
 )
-from anamorph.images.format import BY_CONTENT, BY_TYPE, ImageFormat
+from anamorph.images.format import BY_CONTENT, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
-from anamorph.images.integers import SCALES, read_unit
 from anamorph.images.intensity import checked_scale, find_scaling
 from anamorph.images.labels import MISSING, as_labels, format_labels, one_hot
 from anamorph.images.masks import Masks
@@ -53,6 +52,7 @@ from anamorph.images.rules import (
     is_unbounded,
     missing_value_of,
 )
+from anamorph.images.units import check_one_unit, find_unit_of_files
 from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
 
 AnyPath = str | os.PathLike[str]
@@ -170,7 +170,6 @@ class FileImages:
         if mask is not None:
             self._masks = Masks(mask, len(paths), self._inner, may_resample=resample)
         self._unit = self._find_unit(like)
-        self._check_one_unit(everything)
         self.format = self._find_format(n_classes, like)
 
     #: Typical intensity of the images, known once they were checked for a fit.
@@ -402,37 +401,17 @@ class FileImages:
         known = BY_CONTENT if like is None else like.unit
         if self._has_labels or self._scale is not None or not self._likelihood.scales_integers:
             return known
-        by_type: dict[np.dtype[Any], list[Source]] = {}
-        for source in chain.from_iterable(self._sources):
-            if source.integers is not None and source.integers.kind != "b":
-                by_type.setdefault(source.integers, []).append(source)
-        if known == BY_TYPE:  # other types are asked for, unless they hold masks
-            by_type = {dtype: some for dtype, some in by_type.items() if dtype not in SCALES}
-        elif known != BY_CONTENT:
-            return known
-        units = {dtype: self._read_unit(dtype, some) for dtype, some in by_type.items()}
-        if not units or known == BY_TYPE:
-            return known
-        if len(units) > 1 and all(SCALES.get(dtype) == unit for dtype, unit in units.items()):
-            return BY_TYPE
-        if len(set(units.values())) > 1:
-            one, other = (by_type[dtype][0] for dtype in list(units)[:2])
-            raise ImageError(
-                f"{one.path} holds {one.integers} and {other.path} holds {other.integers}, which "
-                f"stand for other values: convert them to one type{self._advise_scale()}"
-            )
-        return next(iter(units.values()))
 
-    def _read_unit(self, dtype: np.dtype[Any], sources: list[Source]) -> float:
-        """Return the integer that stands for 1 in files that hold one type."""
+        def load(source: Source) -> NDArray[Any]:
+            is_elsewhere = source.grid.difference(self._inner) is not None
+            return self._load(source) if is_elsewhere else self._stored(source)
 
-        def voxels() -> Iterator[NDArray[Any]]:
-            for source in sources:
-                is_elsewhere = source.grid.difference(self._inner) is not None
-                yield self._load(source) if is_elsewhere else self._stored(source)
-
-        as_they_are = all(source.as_they_are for source in sources)
-        return read_unit(voxels(), dtype, str(sources[0].path), as_they_are=as_they_are)
+        sources = list(chain.from_iterable(self._sources))
+        may_scale = is_unbounded(self._likelihood)
+        unit = find_unit_of_files(sources, known, load, may_scale=may_scale)
+        if may_scale:  # else the range of values finds it out
+            check_one_unit(sources, unit)
+        return unit
 
     def _check_same_content(self, sources: list[Source]) -> None:
         first = self._first
@@ -444,26 +423,6 @@ class FileImages:
                     f"{first.path} has {_count_channels(first)} and {source.path} has "
                     f"{_count_channels(source)}: convert them to be alike"
                 )
-
-    def _check_one_unit(self, sources: list[Source]) -> None:
-        """Raise an ImageError if only some files hold integers that stand for 0 to 1."""
-        if not is_unbounded(self._likelihood):  # else the range of values finds it out
-            return
-        scaled = next((source for source in sources if self._divisor(source) != 1), None)
-        other = next((source for source in sources if source.integers is None), None)
-        if scaled is not None and other is not None:
-            raise ImageError(
-                f"{scaled.path} holds integers that stand for 0 to 1 and {other.path} does not: "
-                f"convert them to one type{self._advise_scale()}"
-            )
-
-    def _advise_scale(self) -> str:
-        if not is_unbounded(self._likelihood):
-            return ""
-        return (
-            ", or use scale='none' (--scale none) to take all as they are, or scale='robust' "
-            "(--scale robust) to scale each image by itself"
-        )
 
     # ---- checks of one image
 
