@@ -340,8 +340,9 @@ class FileImages:
         return channels
 
     def _divisor(self, source: Source) -> float:
-        is_scaled = source.integers is not None and self._likelihood.scales_integers
-        return divisor_of(source.integers, self._unit) if source.integers and is_scaled else 1.0
+        if source.integers is None or not self._likelihood.scales_integers:
+            return 1.0
+        return divisor_of(source.integers, self._unit)
 
     def _stored(self, source: Source) -> NDArray[Any]:
         """Return voxels (C, *space) on the common grid, from the cache if decoding is slow."""
