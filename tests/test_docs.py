@@ -25,6 +25,16 @@ def load(name):
     return module
 
 
+def test_the_page_of_commands_is_current():
+    path = ROOT / "docs" / "scripts" / "command_line.py"
+    spec = importlib.util.spec_from_file_location("command_line", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert "\n## check\n" in page
+    assert page == script.current_page(), "run python docs/scripts/command_line.py"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_python_in_readme_runs(number, tmp_path, monkeypatch):

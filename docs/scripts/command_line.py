@@ -1,12 +1,14 @@
-"""The reference of the command line, written from the commands themselves when the site is built.
+"""The reference of the command line, written from the commands themselves.
 
-It takes the place of ``<!-- commands -->`` on any page.
+``python docs/scripts/command_line.py`` writes it below ``<!-- commands -->`` in
+``docs/command-line.md``, so that the page can be read where it is; a test compares the two.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,9 +19,13 @@ MARKER = "<!-- commands -->"
 MARKUP = re.compile(r"\[/?[a-z ]+\]")  # of rich, in texts for the terminal
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Put the reference where a page asks for it (called by MkDocs)."""
-    return markdown.replace(MARKER, reference()) if MARKER in markdown else markdown
+PAGE = Path(__file__).parents[1] / "command-line.md"
+
+
+def current_page() -> str:
+    """Return the page as it should be: its introduction, and the reference of all commands."""
+    introduction = PAGE.read_text(encoding="utf-8").partition(MARKER)[0]
+    return f"{introduction}{MARKER}\n\n{reference()}\n"
 
 
 def reference() -> str:
@@ -116,3 +122,7 @@ def examples(epilog: str) -> str:
     words = [line for line in lines if line and not line.startswith(("anamorph ", "Examples"))]
     block = "```console\n" + "\n".join(commands) + "\n```" if commands else ""
     return "\n\n".join(part for part in (block, "\n".join(words)) if part)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(current_page(), encoding="utf-8")

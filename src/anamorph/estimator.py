@@ -131,6 +131,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Size of a voxel along each axis; by default that of the files, or 1.
     channel_axis : int, optional
         Axis of the stacked images that holds channels or classes, e.g. -1.
+    scale : {"none", "robust", "zscore"} or float, optional
+        How to scale intensities, each image by itself: "robust" divides by its typical intensity,
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
+        default floats stay, and integers are divided by what stands for 1 among them.
     decimation : float
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
     device : {"cpu", "cuda", "auto"}
@@ -200,6 +204,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         n_steps: int = 8,
         voxel_size: Sequence[float] | None = None,
         channel_axis: int | None = None,
+        scale: str | float | None = None,
         decimation: float = 1.0,
         device: str = "cpu",
         n_threads: int | None = None,
@@ -220,6 +225,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_steps = n_steps
         self.voxel_size = voxel_size
         self.channel_axis = channel_axis
+        self.scale = scale
         self.decimation = decimation
         self.device = device
         self.n_threads = n_threads
@@ -295,8 +301,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Parameters
         ----------
         X : array of shape (N, *space), or with channels; list of images or of paths; collection
-            NaN is missing. Integer images are scaled to [0, 1], but counts are not; categorical
-            images are integer label maps, or probabilities along `channel_axis`.
+            NaN is missing, and so is what the mask of a `numpy.ma` array hides. Integer images
+            are scaled to [0, 1] by what they hold, but counts are not; categorical images are
+            integer label maps, or probabilities along `channel_axis`.
         y : ignored
         start : array of shape (N, K), optional
             Latents to start from, instead of random ones.
@@ -340,7 +347,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         arguments = checked_arguments(self.get_params(deep=False))
         _refuse_foreign(X)
-        images = open_images(X, self.likelihood, self.channel_axis)
+        images = open_images(X, self.likelihood, self.channel_axis, scale=arguments["scale"])
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
@@ -393,7 +400,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def _take(self, state: State, settings: Settings, images: _Described) -> None:
         """Become the model at the end of a fit."""
         origin = Origin(
-            state.latents.n_images, images.affine, images.pad, state.seconds, images.suffix
+            state.latents.n_images,
+            images.affine,
+            images.pad,
+            state.seconds,
+            images.suffix,
+            getattr(images, "typical", None),  # which sites do not tell
         )
         objective = list(state.objective)
         self._set_fitted(images.format, settings, state.parameters, objective, origin)
@@ -484,8 +496,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def imputed_images(self, X: Images) -> Array:  # noqa: N803
         """Return what `impute` does, always with channels first: (N, C, *space)."""
+        images = self.checked_images(X)
         with shown_in_notebook(self.verbose, "Imputing images"):
-            return self._predictor.impute(self.checked_images(X))
+            imputed = self._predictor.impute(images)
+        if self.image_format_.scale is not None:  # what was observed comes back as it was
+            for n in range(len(images)):
+                imputed[n] = images.unscaled(n, imputed[n])
+        return imputed
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, *, noise: bool = False
@@ -582,9 +599,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if is_list_of_files(X):
             images: ImageCollection = self.open_files(cast(Sequence[Any], X))
         else:
-            images = open_images(X, expected.likelihood, self.channel_axis, expected.n_classes)
+            images = open_images(X, expected.likelihood, self.channel_axis, like=expected)
         images.format.check_like(expected, images.name(0))
-        images.check(for_fit=False)
+        images.check(for_fit=False, usual=self.origin_.typical)
         return images
 
     def open_files(
@@ -593,6 +610,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         resample: bool = False,
         cache: str | os.PathLike[str] | None = None,
+        missing_value: float | None = None,
+        mask: str | os.PathLike[str] | Sequence[Any] | None = None,
     ) -> FileImages:
         """Return image files as the model needs them: on its grid, with its margin and classes.
 
@@ -604,6 +623,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Whether to bring files that are on other grids onto that of the model.
         cache : path, optional
             Folder to keep decoded images in; by default a temporary one.
+        missing_value : float, optional
+            Value in the files that stands for missing; by default as when the model was fitted.
+        mask : path, or list of paths, optional
+            An image for all, or one for each, which is 0 where voxels are missing.
 
         Returns
         -------
@@ -614,9 +637,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             files,
             expected.likelihood,
             self.channel_axis,
-            expected.n_classes,
+            like=expected,
             resample=resample,
             pad=origin.pad,
             onto=None if origin.affine is None else origin.inner_grid(expected.space),
             cache=cache,
+            missing_value=missing_value,
+            mask=mask,
         )

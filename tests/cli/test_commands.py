@@ -117,7 +117,8 @@ def test_missing_field_of_view_with_resample(anamorph, volumes, tmp_path):
     assert "sub-01.nii.gz" in result.error
     assert "sub-11.nii.gz differ in affine" in result.error
     assert "--resample" in result.error
-    anamorph("fit", volumes, "-o", output, *QUICK, "--resample", succeeds=True)
+    reference = volumes / "sub-01.nii.gz"
+    anamorph("fit", volumes, "-o", output, *QUICK, "--reference", reference, succeeds=True)
     odd = volumes / "sub-11.nii.gz"
     anamorph("impute", output, odd, "--resample", "-o", tmp_path / "whole", succeeds=True)
     filled = check_space(tmp_path / "whole" / "sub-11_imputed.nii.gz")

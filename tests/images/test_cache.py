@@ -66,7 +66,7 @@ def test_a_folder_is_used_again_until_a_file_changes(tmp_path, decodings):
 def test_labels_and_intensities_are_kept_apart(tmp_path):
     labels = np.random.default_rng(0).integers(0, 3, (4, 5, 6)).astype(np.uint8)
     path = save_nifti(tmp_path / "a.nii.gz", labels)
-    FileImages([path], cache=tmp_path / "cache").read(EVERYTHING)
+    FileImages([path], cache=tmp_path / "cache", scale="none").read(EVERYTHING)
     classes = FileImages([path], "categorical", cache=tmp_path / "cache").read(EVERYTHING)
     assert np.array_equal(classes[0].argmax(axis=0), labels)
 

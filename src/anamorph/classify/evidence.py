@@ -74,20 +74,21 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         # All images are opened together first: it shows whether they go together, and how many
         # labels there are in label maps, even where one class lacks some of them.
-        images = open_images(X, self.model.likelihood, self.model.channel_axis)
+        images = open_images(
+            X, self.model.likelihood, self.model.channel_axis, scale=self.model.scale
+        )
         labels = _checked_labels(y, len(images))
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         counts = np.bincount(numbers)
         self._check_counts(counts)
         self.class_log_prior_ = self._log_prior(counts)
-        n_classes = images.format.n_channels if images.format.holds_labels else None
         self.models_ = [
             clone(self.model).fit(
                 open_images(
                     _select(X, np.flatnonzero(numbers == k)),
                     self.model.likelihood,
                     self.model.channel_axis,
-                    n_classes,
+                    like=images.format,
                 )
             )
             for k in range(len(self.classes_))

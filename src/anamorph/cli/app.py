@@ -9,6 +9,7 @@ import typer
 from anamorph import __version__
 from anamorph.cli.commands import (
     arithmetic,
+    check,
     cluster,
     compare,
     demo,
@@ -38,6 +39,7 @@ app = typer.Typer(
 _LEARN, _USE, _LOOK = "Learn a model", "Use it on images", "Look at it"
 _TOGETHER = "Learn together"
 app.command(epilog=demo.EXAMPLES, rich_help_panel=_LEARN)(demo.demo)
+app.command(epilog=check.EXAMPLES, rich_help_panel=_LEARN)(check.check)
 app.command(epilog=fit.EXAMPLES, rich_help_panel=_LEARN)(fit.fit)
 app.command(epilog=compare.EXAMPLES, rich_help_panel=_LEARN)(compare.compare)
 app.add_typer(cluster.app, name="cluster", rich_help_panel=_LEARN)

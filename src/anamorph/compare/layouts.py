@@ -175,7 +175,7 @@ def hide_boxes(
     HiddenImages
     """
     check_choice("likelihood", model.likelihood, tuple(LIKELIHOODS))
-    opened = open_images(images, model.likelihood, model.channel_axis)
+    opened = open_images(images, model.likelihood, model.channel_axis, scale=model.scale)
     if isinstance(opened, HiddenImages):
         raise TypeError("images must not have hidden boxes already: their truth would not count")
     seed = checked_seed(random_state)

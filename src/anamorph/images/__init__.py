@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from anamorph.images.files import FileImages as FileImages
     from anamorph.images.grid import Grid as Grid
     from anamorph.images.hidden import HiddenImages as HiddenImages
+    from anamorph.images.inspect import Inspection as Inspection
+    from anamorph.images.inspect import inspect_files as inspect_files
     from anamorph.images.participants import Participants as Participants
     from anamorph.images.participants import read_participants as read_participants
     from anamorph.images.readers import match_tissues as match_tissues
@@ -29,6 +31,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "files": ["FileImages"],
         "grid": ["Grid"],
         "hidden": ["HiddenImages"],
+        "inspect": ["Inspection", "inspect_files"],
         "participants": ["Participants", "read_participants"],
         "readers": ["match_tissues"],
     },

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from anamorph.arrays.typing import ReadableImages
 from anamorph.images.errors import ImageError, short_reason
 
-_VERSION = 1
+_VERSION = 2
 _MOST_OF_BUDGET = 1 / 8
 
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from anamorph.images.arrays import ArrayImages
 from anamorph.images.files import FileImages
+from anamorph.images.format import ImageFormat
 from anamorph.images.hidden import HiddenImages
 
 ImageCollection = ArrayImages | FileImages | HiddenImages
@@ -32,6 +33,9 @@ def open_images(
     likelihood: str,
     channel_axis: int | None = None,
     n_classes: int | None = None,
+    *,
+    scale: str | float | None = None,
+    like: ImageFormat | None = None,
 ) -> ImageCollection:
     """Return a collection of images, which are checked and read a few at a time.
 
@@ -44,7 +48,13 @@ def open_images(
     channel_axis : int, optional
         Axis of the stacked images that holds channels or classes; by default there is none.
     n_classes : int, optional
-        Number of classes of label maps; by default one more than the largest label.
+        Number of classes of label maps 0, 1, 2, ...; by default there is one for each label.
+    scale : {"none", "robust", "zscore"} or float, optional
+        How to scale intensities; by default floats stay, and integers are divided by what stands
+        for 1 among them.
+    like : ImageFormat, optional
+        Format of the images that a model was fitted to, by whose rules these are read; by default
+        rules are found from the images.
 
     Returns
     -------
@@ -53,5 +63,6 @@ def open_images(
     if isinstance(images, ImageCollection):
         return images
     if is_list_of_files(images):
-        return FileImages(cast(Sequence[Any], images), likelihood, channel_axis, n_classes)
-    return ArrayImages(images, likelihood, channel_axis, n_classes)
+        files = cast(Sequence[Any], images)
+        return FileImages(files, likelihood, channel_axis, n_classes, scale=scale, like=like)
+    return ArrayImages(images, likelihood, channel_axis, n_classes, scale=scale, like=like)

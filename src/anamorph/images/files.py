@@ -2,14 +2,15 @@
 
 - All headers are read first, to find files that do not match each other; voxels are read later.
 - Compressed files and resampled images are decoded once, into a cache.
-- Intensities are scaled like those of arrays: bool, uint8 and uint16 to [0, 1]. Other integers of
-  NIfTI files, and integers with a slope, are used as they are. Counts are never scaled.
+- Numbers are read by the rules of arrays: floats stay, integers are scaled by what they hold.
+  Integers of volumes whose type says nothing about their range are used as they are.
 - Several files per image are tissue maps, probabilities of classes. What their sum lacks to 1 is
   the probability of the background, which becomes the last class.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from copy import copy
@@ -20,17 +21,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import ALMOST_ONE, ImageFormat, check_contrast, normalise
+from anamorph.images.arrays import ALMOST_ONE, check_contrast, normalise
 from anamorph.images.cache import Cache
+from anamorph.images.common_grid import check_place, grid_for_all, grids_must_match
 from anamorph.images.errors import ImageError
+from anamorph.images.facts import (
+    MOST_REMARKS,
+    ImageFacts,
+    check_intensities,
+    facts_of,
+    remark_on_brightness,
+    remark_on_centres,
+    remark_on_labels,
+    remark_on_missing,
+    usual_intensity,
+)
+from anamorph.images.format import BY_CONTENT, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
-from anamorph.images.labels import as_labels, one_hot
+from anamorph.images.intensity import checked_scale, find_scaling
+from anamorph.images.labels import MISSING, as_labels, format_labels, one_hot
+from anamorph.images.masks import Masks
 from anamorph.images.readers import identities_of, open_image, suffix_of
 from anamorph.images.readers.resample import resample, resample_labels
 from anamorph.images.readers.source import Source
+from anamorph.images.rules import (
+    check_scaling,
+    compares_intensities,
+    divisor_of,
+    found_classes,
+    is_unbounded,
+    missing_value_of,
+)
+from anamorph.images.units import check_one_unit, find_unit_of_files
 from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
 
 AnyPath = str | os.PathLike[str]
+
+_SCALED = {
+    "robust": "divided by its own typical intensity",
+    "zscore": "less the mean of its foreground, and divided by its standard deviation",
+}
+
+_logger = logging.getLogger(__name__)
 
 
 class FileImages:
@@ -47,16 +79,28 @@ class FileImages:
         Axis of the stack of images that holds channels or classes, for arrays and NIfTI files;
         by default there is none.
     n_classes : int, optional
-        Number of classes of label maps; by default one more than the largest label.
+        Number of classes of label maps 0, 1, 2, ...; by default there is one for each label.
     resample : bool
         Whether to resample images onto one grid by their affines; False by default.
     pad : int
         Margin: voxels to add on every side, all missing; 0 by default.
     onto : Grid, optional
-        The grid of all images before padding; by default that of the first file.
+        The grid of all images before padding. By default that of the first file, which with
+        `resample` is extended to hold all images.
     cache : path, optional
         Folder for decoded images, which later collections reuse while the size and the time of
         the files stay the same; a temporary file by default.
+    scale : {"none", "robust", "zscore"} or float, optional
+        How to scale intensities, each image by itself: "robust" divides by its typical intensity,
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
+        default floats stay, and integers are divided by what stands for 1 among them.
+    like : ImageFormat, optional
+        Format of the images that a model was fitted to, by whose rules these are read; it
+        overrides `n_classes` and `scale`. By default rules are found from the images.
+    missing_value : float, optional
+        Value in the files that stands for missing, besides NaN; that of `like` by default.
+    mask : path, or list of paths, optional
+        An image for all, or one for each, which is 0 where voxels are missing; none by default.
 
     Attributes
     ----------
@@ -85,6 +129,10 @@ class FileImages:
         pad: int = 0,
         onto: Grid | None = None,
         cache: AnyPath | None = None,
+        scale: str | float | None = None,
+        like: ImageFormat | None = None,
+        missing_value: float | None = None,
+        mask: AnyPath | Sequence[AnyPath] | None = None,
     ) -> None:
         if isinstance(pad, bool) or not isinstance(pad, int) or pad < 0:
             raise ValueError(f"pad must be an integer >= 0, got {pad!r}")
@@ -99,19 +147,33 @@ class FileImages:
                 f"several files per image are tissue maps, for likelihood={OF_CLASSES!r}, got "
                 f"likelihood={likelihood!r}"
             )
-        as_what = {"as_labels": self._has_labels, "is_scaled": kind.scales_integers}
+        self._missing_value = missing_value_of(missing_value, like)
+        self._scale = like.scale if like is not None else checked_scale(scale)
+        check_scaling(kind, self._scale, has_labels=self._has_labels)
         self._sources = [
-            [open_image(path, channel_axis, **as_what) for path in group] for group in paths
+            [open_image(path, channel_axis, as_labels=self._has_labels) for path in group]
+            for group in paths
         ]
         self._first = self._sources[0][0]
-        self._inner = self._first.grid if onto is None else onto
-        self._check_alike(resample, None if onto is None else "the model's grid")
+        everything = list(chain.from_iterable(self._sources))
+        self._target = "the common grid" if like is None else "the model's grid"
+        named = None if onto is None else (self._target if like else "the given grid", onto)
+        self._inner = grid_for_all(everything, resample=resample) if onto is None else onto
+        grids_must_match(everything, named, may_resample=resample)
+        self._check_same_content(everything)
         self.pad = pad
         self.grid = self._inner.padded(pad)
         self.affine, self.voxel_size = self.grid.affine, self.grid.voxel_size
         self.suffix = suffix_of(self._first.path)
         self._cache, self._given_cache = Cache(cache), cache
-        self.format = self._find_format(n_classes)
+        self._masks = None
+        if mask is not None:
+            self._masks = Masks(mask, len(paths), self._inner, may_resample=resample)
+        self._unit = self._find_unit(like)
+        self.format = self._find_format(n_classes, like)
+
+    #: Typical intensity of the images, known once they were checked for a fit.
+    typical: float | None = None
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -135,7 +197,34 @@ class FileImages:
         some = copy(self)
         some._sources = [self._sources[n] for n in numbers]
         some.identities = [self.identities[n] for n in numbers]
+        some._masks = None if self._masks is None else self._masks.subset(numbers)
         return some
+
+    @property
+    def understood(self) -> str | None:
+        """What numbers were taken for, in one line; None if images hold floats as they are."""
+        if self._has_labels:
+            labels = self.format.class_labels
+            return f"labels {format_labels(labels)} are {len(labels)} classes"
+        if isinstance(self._scale, float):
+            return f"values are divided by {self._scale:g}"
+        if self._scale in _SCALED:
+            return f"each image is {_SCALED[self._scale]}"
+        integers = self._first.integers
+        if integers is None or integers.kind == "b" or not self._likelihood.scales_integers:
+            return None
+        divisor = divisor_of(integers, self.format.unit)
+        read = "taken as they are" if divisor == 1 else f"divided by {divisor:g}"
+        return f"{integers} values are {read}"
+
+    def grid_of(self, n: int) -> Grid:
+        """Return the grid of the file of an image, before resampling and without margin."""
+        return self._sources[n][0].grid
+
+    def missing_share(self, n: int) -> float:
+        """Return which share of an image is missing, from 0 to 1; the margin does not count."""
+        voxels = self._read_channels(n)
+        return float(np.isnan(voxels).mean())
 
     def arguments(self, numbers: Sequence[int]) -> dict[str, Any]:
         """Return the arguments with which another process opens some of the images.
@@ -147,36 +236,69 @@ class FileImages:
             "files": [[os.path.abspath(file.path) for file in self._sources[n]] for n in numbers],
             "likelihood": self._likelihood.name,
             "channel_axis": self._channel_axis,
-            "n_classes": self.format.n_classes,
+            "like": self.format,
+            "missing_value": self._missing_value,
+            "mask": None if self._masks is None else self._masks.paths(numbers),
             "resample": True,  # this collection has checked whether that is allowed
             "pad": self.pad,
             "onto": self._inner,
             "cache": None if self._given_cache is None else os.path.abspath(self._given_cache),
         }
 
-    def check(self, *, for_fit: bool) -> None:
+    def check(self, *, for_fit: bool, usual: float | None = None) -> None:
         """Read every image once, and raise an ImageError if one cannot be used.
+
+        What is remarkable but can be used is logged, in four lines at most.
 
         Parameters
         ----------
         for_fit : bool
-            Whether a model will be fitted to them: a constant image is an error then.
+            Whether a model will be fitted to them: a constant image is an error then, and so are
+            intensities that differ absurdly.
+        usual : float, optional
+            Typical intensity of the images of a model, which these should have about; by default
+            they are not compared with any.
         """
+        facts = []
         for n in range(len(self)):
             if self._has_labels:
                 voxels: NDArray[Any] = self._read_labels(n)
+                self._check_observed(n, voxels == MISSING)
             else:
                 voxels = self._read_intensities(n)
+                self._check_observed(n, np.isnan(voxels))
                 self._check_values(n, voxels)
             if for_fit and not self._likelihood.accepts_constant:
                 check_contrast(voxels[None], n, self.name)
+            if self._has_labels:
+                voxels = np.where(voxels == MISSING, np.nan, voxels != self.format.class_labels[0])
+            if for_fit or usual is not None:
+                facts.append(facts_of(voxels))
+        for remark in self._find_remarks(facts, for_fit, usual)[:MOST_REMARKS]:
+            _logger.warning("%s", remark)
+
+    def _find_remarks(
+        self, facts: list[ImageFacts], for_fit: bool, usual: float | None
+    ) -> list[str]:
+        """Return what is remarkable, most important first."""
+        remarks = [check_place(list(chain.from_iterable(self._sources)))]
+        if facts and compares_intensities(self._likelihood, self._scale):
+            remarks.insert(0, check_intensities(facts, self.name, usual))
+            if for_fit:
+                self.typical = usual_intensity(facts)
+                remarks.insert(1, remark_on_brightness(facts))
+                remarks.insert(0, remark_on_labels(facts, self.name))
+        if for_fit:
+            remarks.append(remark_on_missing(facts, self.name))
+            remarks.append(remark_on_centres(facts, self._inner.space, self.name))
+        return [remark for remark in remarks if remark]
 
     # ---- voxels
 
     def _read_channels(self, n: int) -> NDArray[np.float32]:
         """Return an image (C, *space) without its margin."""
         if self._has_labels:
-            return one_hot(self._read_labels(n), self.format.n_channels).squeeze(0)
+            return one_hot(self._read_labels(n), self.format.class_labels).squeeze(0)
         channels = self._read_intensities(n)
         if self._has_tissues:
             channels = np.clip(channels, 0, 1)
@@ -186,17 +308,41 @@ class FileImages:
             normalise(channels, axis=0)
         return channels
 
-    def _read_labels(self, n: int) -> NDArray[np.int16]:
+    def _read_labels(self, n: int) -> NDArray[np.int32]:
         """Return the labels in the file of an image, (1, *space)."""
-        return self._stored(self._sources[n][0])
+        labels: NDArray[np.int32] = self._stored(self._sources[n][0])
+        if self._masks is not None:
+            labels = np.where(self._masks.observed(n), labels, np.int32(MISSING))
+        return labels
 
     def _read_intensities(self, n: int) -> NDArray[np.float32]:
         """Return the scaled values in the files of an image, (C, *space)."""
+        channels = self._read_unscaled(n)
+        if np.isnan(channels).all():  # an error of its own, when images are checked
+            return channels
+        return find_scaling(channels, self._scale, self.name(n)).apply(channels)
+
+    def unscaled(self, n: int, image: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return a scaled image (C, *space) in the intensities of image n."""
+        if self._scale is None:
+            return image
+        return find_scaling(self._read_unscaled(n), self._scale, self.name(n)).undo(image)
+
+    def _read_unscaled(self, n: int) -> NDArray[np.float32]:
+        """Return the values in the files of an image, integers divided by what stands for 1."""
         maps = []
         for source in self._sources[n]:
             voxels = self._stored(source).astype(np.float32)
-            maps.append(voxels if source.scale is None else voxels / np.float32(source.scale))
-        return maps[0] if len(maps) == 1 else np.concatenate(maps)
+            maps.append(voxels / np.float32(self._divisor(source)))
+        channels = maps[0] if len(maps) == 1 else np.concatenate(maps)
+        if self._masks is not None:
+            channels = np.where(self._masks.observed(n), channels, np.float32(np.nan))
+        return channels
+
+    def _divisor(self, source: Source) -> float:
+        if source.integers is None or not self._likelihood.scales_integers:
+            return 1.0
+        return divisor_of(source.integers, self._unit)
 
     def _stored(self, source: Source) -> NDArray[Any]:
         """Return voxels (C, *space) on the common grid, from the cache if decoding is slow."""
@@ -207,85 +353,98 @@ class FileImages:
             os.path.abspath(source.path),
             source.stamp,
             self._has_labels,
-            self._likelihood.scales_integers,
             self._channel_axis,
+            self._missing_value,
             self._inner.facts() if is_elsewhere else None,
         )
         return self._cache.get(source.path.name, facts, lambda: self._decode(source, is_elsewhere))
 
     def _decode(self, source: Source, is_elsewhere: bool) -> NDArray[Any]:
-        voxels = source.load()
+        voxels = self._load(source)
         if self._has_labels:
             labels = as_labels(source.path, voxels)
             return resample_labels(labels, source.grid, self._inner) if is_elsewhere else labels
         return resample(voxels, source.grid, self._inner) if is_elsewhere else voxels
 
+    def _load(self, source: Source) -> NDArray[Any]:
+        """Return the voxels of a file, with NaN where a value stands for missing."""
+        voxels = source.load()
+        if self._missing_value is None:
+            return voxels
+        return np.where(voxels == self._missing_value, np.nan, voxels)
+
     # ---- the format and the grid that all files share
 
-    def _find_format(self, n_classes: int | None) -> ImageFormat:
+    def _find_format(self, n_classes: int | None, like: ImageFormat | None) -> ImageFormat:
         last_axis = len(self._inner.space) + 1
-        n_channels = self._first.n_channels or 1
+        n_channels, labels = self._first.n_channels or 1, None
         axis = None if self._first.n_channels is None else last_axis
         if self._has_labels:
-            n_channels = self._count_classes(n_classes)
+            maps = map(self._read_labels, range(len(self)))
+            n_channels, labels = found_classes(maps, self.name, n_classes, like)
         elif self._has_tissues:
             n_channels, axis = len(self._sources[0]) + 1, last_axis
         elif self._channel_axis is not None:
             axis = self._channel_axis % (last_axis + 1)
-        return ImageFormat(self._likelihood.name, self.grid.space, n_channels, axis)
+        return ImageFormat(
+            self._likelihood.name,
+            self.grid.space,
+            n_channels,
+            axis,
+            self._scale,
+            self._unit,
+            labels,
+            self._missing_value,
+        )
 
-    def _count_classes(self, n_classes: int | None) -> int:
-        highest = 1
-        for n in range(len(self)):
-            largest = int(self._read_labels(n).max())
-            if n_classes is not None and largest >= n_classes:
-                raise ImageError(
-                    f"{self.name(n)} has label {largest}, and labels must be below {n_classes}, "
-                    "the number of classes of the model"
-                )
-            highest = max(highest, largest)
-        return highest + 1 if n_classes is None else n_classes
+    def _find_unit(self, like: ImageFormat | None) -> float | str:
+        """Return the integer that stands for 1, or the rule that finds it."""
+        known = BY_CONTENT if like is None else like.unit
+        if self._has_labels or self._scale is not None or not self._likelihood.scales_integers:
+            return known
 
-    def _check_alike(self, may_resample: bool, name: str | None) -> None:
-        reference = name or self._first.path
-        for source in chain.from_iterable(self._sources):
-            difference = self._inner.difference(source.grid)
-            advice = "use resample=True (--resample) to bring all images onto one grid"
-            if self._inner.affine is None or source.grid.affine is None:
-                advice = "bring them to one size first, only NIfTI files can be resampled"
-            elif may_resample:
-                difference = None
-            if difference is not None:
-                raise ImageError(f"{reference} and {source.path} differ in {difference}: {advice}")
-            self._check_same_content(source)
+        def load(source: Source) -> NDArray[Any]:
+            is_elsewhere = source.grid.difference(self._inner) is not None
+            return self._load(source) if is_elsewhere else self._stored(source)
 
-    def _check_same_content(self, source: Source) -> None:
+        sources = list(chain.from_iterable(self._sources))
+        may_scale = is_unbounded(self._likelihood)
+        unit = find_unit_of_files(sources, known, load, may_scale=may_scale)
+        if may_scale:  # else the range of values finds it out
+            check_one_unit(sources, unit)
+        return unit
+
+    def _check_same_content(self, sources: list[Source]) -> None:
         first = self._first
-        if self._has_tissues and source.n_channels is not None:
-            raise ImageError(f"{source.path} has channels: a tissue map is grey")
-        if source.n_channels != first.n_channels:
-            raise ImageError(
-                f"{first.path} has {_count_channels(first)} and {source.path} has "
-                f"{_count_channels(source)}: convert them to be alike"
-            )
-        is_bounded = np.isfinite(self._likelihood.value_range[1])  # else nothing finds it out
-        if not is_bounded and (source.scale is None) != (first.scale is None):
-            scaled, other = (first, source) if source.scale is None else (source, first)
-            raise ImageError(
-                f"{scaled.path} holds integers that stand for 0 to 1 and {other.path} does not: "
-                "convert them to one type"
-            )
+        for source in sources:
+            if self._has_tissues and source.n_channels is not None:
+                raise ImageError(f"{source.path} has channels: a tissue map is grey")
+            if source.n_channels != first.n_channels:
+                raise ImageError(
+                    f"{first.path} has {_count_channels(first)} and {source.path} has "
+                    f"{_count_channels(source)}: convert them to be alike"
+                )
 
     # ---- checks of one image
+
+    def _check_observed(self, n: int, missing: NDArray[np.bool_]) -> None:
+        """Raise an ImageError if nothing is observed in an image, and say why."""
+        if not missing.all():
+            return
+        source = self._sources[n][0]
+        is_elsewhere = source.grid.difference(self._inner) is not None
+        if is_elsewhere and source.grid.share_inside(self._inner) == 0:
+            why = f"it lies wholly outside {self._target}: check its affine, or align it first"
+        elif self._masks is not None:
+            why = "all that it holds is outside the mask, or missing: check the mask"
+        else:
+            why = "all its voxels are missing: leave it out"
+        raise ImageError(f"{self.name(n)} has no observed voxel: {why}")
 
     def _check_values(self, n: int, voxels: NDArray[np.float32]) -> None:
         observed = voxels[~np.isnan(voxels)]
         if np.isinf(observed).any():
             raise ImageError(f"{self.name(n)} contains infinity: NaN marks missing voxels")
-        if observed.size == 0:
-            raise ImageError(
-                f"{self.name(n)} has no observed voxel on the common grid: leave it out"
-            )
         slack = ALMOST_ONE if self._has_tissues else 0.0
         lowest, highest = observed.min(), observed.max()
         if not self._likelihood.accepts(lowest, highest, slack):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,9 @@ Affine = NDArray[np.float64]
 
 _SAME_SIZE = 1e-3  # mm
 _SAME_PLACE = 1e-2  # voxels: headers in float32, and rotations as quaternions, are that exact
+_HALF = 0.5  # the field of view ends half a voxel beyond the centres of the outermost voxels
+_ROUNDING = 1e-2  # voxels
+_MOST_TRIED = 24  # places along an axis
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +40,12 @@ class Grid:
             return (1.0,) * len(self.space)
         return tuple(np.linalg.norm(self.affine[:3, : len(self.space)], axis=0).tolist())
 
+    @property
+    def centre(self) -> NDArray[np.float64]:
+        """The middle of the field of view, in mm; in voxels without an affine."""
+        middle = [(length - 1) / 2 for length in self.space] + [0.0] * (3 - len(self.space))
+        return np.array(middle) if self.affine is None else (self.affine @ [*middle, 1.0])[:3]
+
     def padded(self, margin: int) -> Grid:
         """Return the grid with `margin` more voxels on every side; a negative margin takes away.
 
@@ -47,6 +58,40 @@ class Grid:
         affine = self.affine.copy()
         affine[:, 3] = self.affine @ first
         return Grid(space, affine)
+
+    def share_inside(self, other: Grid) -> float:
+        """Return about which share of this grid is within the field of view of another, 0 to 1."""
+        transform = self._to_voxels_of(other)
+        axes = [np.linspace(0, length - 1, min(length, _MOST_TRIED)) for length in self.space]
+        voxels = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")])
+        inside = _moved(transform, voxels)
+        lengths = np.array(other.space)[:, None]
+        within = (inside >= -_HALF - _ROUNDING) & (inside <= lengths - _HALF + _ROUNDING)
+        return float(within.all(axis=0).mean())
+
+    def holding(self, others: Sequence[Grid]) -> Grid:
+        """Return this grid, extended to hold the fields of view of others.
+
+        Axes and voxel size stay, and voxels of this grid are voxels of the new one. Every new
+        voxel has its centre within the field of view of one of them, along each axis.
+        """
+        lowest, highest = np.zeros(len(self.space)), np.array(self.space) - 1.0
+        for other in others:
+            edges = [(-_HALF, length - _HALF) for length in other.space]
+            corners = np.array(list(product(*edges))).T
+            inside = _moved(other._to_voxels_of(self), corners)
+            lowest = np.minimum(lowest, np.ceil(inside.min(axis=1) - _ROUNDING))
+            highest = np.maximum(highest, np.floor(inside.max(axis=1) + _ROUNDING))
+        affine = np.array(self.affine)
+        first = np.concatenate([lowest, np.zeros(3 - len(self.space)), [1.0]])
+        affine[:, 3] = affine @ first
+        return Grid(tuple(int(length) for length in highest - lowest + 1), affine)
+
+    def _to_voxels_of(self, other: Grid) -> Affine:
+        """Return the affine from voxels of this grid to those of another."""
+        if self.affine is None or other.affine is None:
+            raise ValueError("both grids must have an affine")
+        return np.asarray(np.linalg.solve(other.affine, self.affine), np.float64)
 
     def facts(self) -> tuple[tuple[int, ...], list[float] | None]:
         """Return plain values that identify the grid."""
@@ -75,6 +120,13 @@ class Grid:
         corners = corners.reshape(len(self.space), -1)
         moved = shift[:3, : len(self.space)] @ corners + shift[:3, 3:]
         return float(np.linalg.norm(moved, axis=0).max())
+
+
+def _moved(transform: Affine, voxels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return where an affine moves voxels (d, n); the third index of a 2D grid is 0."""
+    n_dims = len(voxels)
+    moved: NDArray[np.float64] = transform[:n_dims, :n_dims] @ voxels + transform[:n_dims, 3:]
+    return moved
 
 
 def slices_inside(grid: Grid, margin: int) -> tuple[slice, ...]:

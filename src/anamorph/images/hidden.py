@@ -91,6 +91,11 @@ class HiddenImages:
         self.voxel_size, self.affine = images.voxel_size, images.affine
         self.pad, self.suffix = images.pad, images.suffix
 
+    @property
+    def typical(self) -> float | None:
+        """Typical intensity of the images, known once they were checked for a fit."""
+        return self._images.typical
+
     def __len__(self) -> int:
         return len(self._images)
 
@@ -111,21 +116,27 @@ class HiddenImages:
         boxes = replace(self._boxes, corners=self._boxes.corners[list(numbers)])
         return HiddenImages(self._images.subset(numbers), boxes)
 
-    def check(self, *, for_fit: bool) -> None:
+    def check(self, *, for_fit: bool, usual: float | None = None) -> None:
         """Read every image once, and raise an ImageError if one cannot be used.
 
         Parameters
         ----------
         for_fit : bool
             Whether a model will be fitted to them: a constant image is an error then.
+        usual : float, optional
+            Typical intensity of the images of a model; by default it is not compared.
         """
-        self._images.check(for_fit=for_fit)
+        self._images.check(for_fit=for_fit, usual=usual)
         for n in range(len(self)):
             if np.isnan(self.read(slice(n, n + 1))).all():
                 raise ImageError(
                     f"{self.name(n)} has nothing to see outside its hidden box: hide "
                     "a smaller fraction, or leave it out"
                 )
+
+    def unscaled(self, n: int, image: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return a scaled image (C, *space) in the intensities of image n."""
+        return self._images.unscaled(n, image)
 
     def _masked(self, part: slice, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
         return np.where(mask[:, None], np.float32(np.nan), self._images.read(part))

@@ -60,6 +60,15 @@ _COMPONENTS = Accepted(
 _BALANCE = Accepted("two numbers, > 0 and >= 0", lambda _, value: checks.checked_balance(value))
 
 
+def _checked_scale(_: str, value: Any) -> str | float | None:
+    from anamorph.images.intensity import checked_scale
+
+    return checked_scale(value)
+
+
+_SCALE = Accepted('"none", "robust", "zscore" or a positive number', _checked_scale)
+
+
 def likelihood_briefs() -> dict[str, str]:
     """Return what each likelihood is for, in a word, by its name.
 
@@ -273,6 +282,13 @@ _TABLE = (
         "channel_axis", None, unchecked("an axis of the stacked images"), IMAGES,
         "Where arrays and 4D NIfTI files hold channels or classes: -1 for the last axis",
         flag="--channel-axis", typed="N",
+    ),
+    Hyperparameter(
+        "scale", None, _SCALE, IMAGES,
+        "Scale intensities: robust (each image by its typical intensity), zscore (mean 0, standard "
+        "deviation 1), a number to divide by, or none",
+        none_means="only integers, by what stands for 1 among them",
+        flag="--scale", typed="HOW", label="Scale",
     ),
 )
 # fmt: on

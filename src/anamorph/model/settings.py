@@ -182,6 +182,11 @@ def completed_settings(
 
     It only checks how arguments go together, and with the images.
     """
+    if arguments["scale"] not in (None, image_format.scale):
+        raise ArgumentError(
+            f"scale must be {image_format.scale!r}, as the images were opened with, got "
+            f"{arguments['scale']!r}"
+        )
     layout = LatentLayout.named(arguments["latents"], arguments["n_components"])
     if layout.n_latents > n_images - 1:
         raise ArgumentError(

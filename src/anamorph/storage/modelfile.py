@@ -23,6 +23,7 @@ from anamorph.storage.contents import (
     check_count,
     check_format,
     check_known,
+    check_number,
     check_numbers,
     check_parameters,
     check_settings,
@@ -50,6 +51,8 @@ class Origin:
         Time of each iteration.
     suffix : str, optional
         Suffix of the image files, e.g. ".png"; None if the images were arrays.
+    typical : float, optional
+        Typical intensity of the images, where it was looked at.
     """
 
     n_images: int
@@ -57,6 +60,7 @@ class Origin:
     pad: int = 0
     seconds: tuple[float, ...] = ()
     suffix: str | None = None
+    typical: float | None = None
 
     def inner_grid(self, space: tuple[int, ...]) -> Grid:
         """Return the grid of the image files: that of the model without its margin.
@@ -189,7 +193,7 @@ def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
     check_known("the origin", facts, Origin)
     if "n_images" not in facts:
         raise ContentError("the origin lacks the number of images")
-    suffix = facts.get("suffix")
+    suffix, typical = facts.get("suffix"), facts.get("typical")
     if suffix is not None and not isinstance(suffix, str):
         raise ContentError(f"the suffix of files must be a text, got {suffix!r}")
     return Origin(
@@ -198,6 +202,7 @@ def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
         check_count("pad", facts.get("pad", 0), 0, (min(space) - 1) // 2),
         tuple(check_numbers("seconds", facts.get("seconds", ()), lowest=0.0)),
         suffix,
+        None if typical is None else check_number("typical", typical),
     )
 
 

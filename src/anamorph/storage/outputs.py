@@ -23,8 +23,9 @@ from PIL import Image
 
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.errors import ImageError, short_reason
-from anamorph.images.grid import Affine, slices_inside
+from anamorph.images.grid import Affine, Grid, slices_inside
 from anamorph.images.readers import nifti, pictures
+from anamorph.images.readers.resample import resample
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.storage.modelfile import Origin
 from anamorph.storage.replace import replacing
@@ -64,7 +65,7 @@ class ImageOutput:
         was_picture = self.origin.suffix in pictures.SUFFIXES
         return ".png" if was_picture and can_be_shown else ".npy"
 
-    def write(self, path: Path, image: NDArray[np.floating]) -> None:
+    def write(self, path: Path, image: NDArray[np.floating], onto: Grid | None = None) -> None:
         """Write an image of the model without its margin, completely or not at all.
 
         Parameters
@@ -73,11 +74,19 @@ class ImageOutput:
             Ends with `suffix`.
         image : array of shape (C, *space)
             On the grid of the model, margin included.
+        onto : Grid, optional
+            Grid to bring the image onto, with an affine; by default that of the model. What lies
+            outside the model's grid is NaN, or the first class.
         """
         grid = self.origin.inner_grid(self.format.space)
         voxels = image[:, *slices_inside(grid, self.origin.pad)]
+        if onto is not None and onto.difference(grid) is not None:
+            voxels = resample(voxels, grid, onto)
+            if self._writes_labels:
+                voxels = np.nan_to_num(voxels)
+            grid = onto
         if self._writes_labels:
-            voxels = voxels.argmax(axis=0).astype(np.uint8)
+            voxels = self.format.to_labels(voxels.argmax(axis=0))
         elif self.suffix == ".npy":
             voxels = self.format.to_user(voxels[None])[0]
         elif self.format.channel_axis is not None or self.format.holds_labels:
@@ -108,7 +117,7 @@ def has_bounded_intensities(likelihood: str, mean: NDArray[np.floating]) -> bool
 
 def _write_picture(path: Path, pixels: NDArray[Any]) -> None:
     """Write labels unchanged, and intensities from 0 to 1 with 8 bits."""
-    if pixels.dtype != np.uint8:
+    if pixels.dtype.kind == "f":
         pixels = np.rint(np.clip(pixels, 0, 1) * _WHITE).astype(np.uint8)
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]

@@ -75,6 +75,7 @@ def fit(
     checkpoint: options.Checkpoint = None,
     given: ImageArguments,
     pad: options.Pad = 0,
+    reference: options.Reference = None,
     force: options.Force = False,
     messages: Messages,
     scheduler: Scheduler,
@@ -108,4 +109,5 @@ def fit(
             raise CommandError(str(error)) from None
 
     settings = settings.also(n_threads=threads)
-    fit_files(fit_there, messages, given, settings, output, checkpoint, pad=pad, force=force)
+    places = (output, checkpoint, reference)
+    fit_files(fit_there, messages, given, settings, *places, pad=pad, force=force)

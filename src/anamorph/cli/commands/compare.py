@@ -27,7 +27,8 @@ _DEFAULTS = {"n_components": 16, "random_state": 0}
 
 @options.command()
 @command_with_settings(
-    *("preset", "config", "likelihood", "labels", "n_iter", "n_threads", "device", "channel_axis")
+    *("preset", "config", "likelihood", "labels", "n_iter", "n_threads", "device", "channel_axis"),
+    "scale",
 )
 def compare(
     *,
@@ -60,6 +61,7 @@ def compare(
     force: options.Force = False,
     given: ImageArguments,
     pad: options.Pad = 0,
+    reference: options.Reference = None,
     messages: Messages,
 ) -> None:
     """Compare kinds of models by how well they predict what was hidden from them.
@@ -80,7 +82,7 @@ def compare(
     from anamorph.compare.layouts import compare_layouts, layout_models  # slow, unlike the checks
 
     model = next(iter(layout_models(layouts=chosen, **arguments).values()))
-    files = given.open_to_fit(model, found, pad)
+    files = given.open_to_fit(model, found, pad, reference)
     with FitDisplay(messages) as display:
         display.stage(f"Fitting {counted(len(chosen), 'kind')} of models to {len(found)} images")
         comparison = compare_layouts(

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ def fit(
     checkpoint: options.Checkpoint = None,
     given: ImageArguments,
     pad: options.Pad = 0,
+    reference: options.Reference = None,
     force: options.Force = False,
     messages: Messages,
 ) -> None:
@@ -56,7 +58,8 @@ def fit(
     def fit_here(model: ShapeAppearanceModel, files: FileImages, **how: Any) -> None:
         model.fit(files, **how)
 
-    fit_files(fit_here, messages, given, settings, output, checkpoint, pad=pad, force=force)
+    places = (output, checkpoint, reference)
+    fit_files(fit_here, messages, given, settings, *places, pad=pad, force=force)
 
 
 def fit_files(
@@ -66,6 +69,7 @@ def fit_files(
     settings: ModelSettings,
     output: Path,
     checkpoint: Path | None,
+    reference: Path | None,
     *,
     pad: int,
     force: bool,
@@ -79,13 +83,14 @@ def fit_files(
         and ``callback``, as `ShapeAppearanceModel.fit` does.
     messages : Messages
     given : ImageArguments
-    settings, output, checkpoint, pad, force
+    settings, output, checkpoint, reference, pad, force
         The options of `fit`.
     """
     arguments = settings.merged(given.tissues)
     found = given.find_several()
+    _check_components(arguments, len(found), settings)
     table = path_beside(output, ".latents.tsv")
-    inputs = [*given.inputs(found), settings.config]
+    inputs = [*given.inputs(found), settings.config, reference]
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
     reserve([output, table, checkpoint], inputs, force=True)
@@ -93,7 +98,7 @@ def fit_files(
     from anamorph.storage.tables import check_names
 
     check_names(found.names)
-    identity = _identify(arguments, found, output, pad)
+    identity = _identify(arguments, found, output, pad, reference)
     with Outputs([output, table], table) as outputs:
         is_finished = outputs.finish_interrupted(identity)
         if not is_finished:
@@ -104,7 +109,8 @@ def fit_files(
             model = ShapeAppearanceModel.load(output)
         else:
             model = ShapeAppearanceModel(**arguments)
-            _fit(fit_model, model, messages, given, found, checkpoint, pad)
+            opened = partial(given.open_to_fit, model, found, pad, reference)
+            _fit(fit_model, model, messages, opened, len(found), checkpoint)
             _write(outputs, model, found, {"model": output, "table": table}, checkpoint, identity)
         _tell(model, found, output, table, messages)
 
@@ -113,16 +119,17 @@ def _fit(
     fit_model: Callable[..., object],
     model: ShapeAppearanceModel,
     messages: Messages,
-    given: ImageArguments,
-    found: ImageList,
+    open_images: Callable[[], FileImages],
+    n_images: int,
     checkpoint: Path,
-    pad: int,
 ) -> None:
-    """Fit a model, and show how it goes."""
+    """Open images and fit a model to them, and show how it goes."""
     try:
         with FitDisplay(messages) as display:
-            display.stage(f"Reading {len(found)} images")
-            files = given.open_to_fit(model, found, pad)
+            display.stage(f"Reading {n_images} images")
+            files = open_images()
+            if files.understood:
+                messages.say(f"Understood: {files.understood}")
             display.stage(
                 f"Reading {checkpoint}, to resume from it"
                 if checkpoint.exists()
@@ -134,12 +141,34 @@ def _fit(
         raise typer.Exit(INTERRUPTED) from interrupt
 
 
-def _identify(arguments: dict[str, Any], found: ImageList, output: Path, pad: int) -> str:
+def _identify(
+    arguments: dict[str, Any], found: ImageList, output: Path, pad: int, reference: Path | None
+) -> str:
     """Return a text that is the same for the same command on the same files, and for no other."""
     stats = [(os.path.realpath(path), path.stat()) for path in found.all_files]
     files = [[path, facts.st_size, facts.st_mtime_ns] for path, facts in stats]
-    command = [arguments, found.names, files, os.path.realpath(output), pad]
+    command = [arguments, found.names, files, os.path.realpath(output), pad, reference]
     return hashlib.blake2b(json.dumps(command, default=str).encode(), digest_size=16).hexdigest()
+
+
+def _check_components(arguments: dict[str, Any], n_images: int, settings: ModelSettings) -> None:
+    """Say before anything is read that there are more latents than images allow."""
+    asked = arguments.get("n_components")
+    total = sum(asked) if isinstance(asked, tuple) else asked
+    if settings.preset is None or not isinstance(total, int) or total < n_images:
+        return
+    if isinstance(asked, tuple):
+        n_appearance = max(1, round((n_images - 1) * asked[0] / total))
+        n_shape = max(1, n_images - 1 - n_appearance)
+        raise CommandError(
+            f"the model would have {asked[0]} latents for appearance and {asked[1]} for shape, and "
+            f"{n_images} images allow at most {n_images - 1} in all: set them with -k A,S "
+            f"(appearance, shape), e.g. -k {n_appearance},{n_shape}"
+        )
+    raise CommandError(
+        f"the model would have {asked} latents, and {n_images} images allow at most "
+        f"{n_images - 1}: set their number with -k, e.g. -k {max(1, (n_images - 1) // 2)}"
+    )
 
 
 def tell_how_to_resume(checkpoint: Path) -> None:

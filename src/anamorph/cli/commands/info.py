@@ -51,6 +51,8 @@ def list_facts(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
         "shape_modes": layout.n_shape,
         "grid": list(settings.space),
         "channels": settings.n_channels,
+        "labels": list(model.image_format_.class_labels) if model.image_format_.labels else None,
+        "scale": model.image_format_.scale,
         "voxel_size": [float(size) for size in settings.voxel_size],
         "margin": origin.pad,
         "affine": None if origin.affine is None else origin.affine.tolist(),

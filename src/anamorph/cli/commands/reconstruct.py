@@ -38,6 +38,7 @@ def reconstruct(
         ),
     ] = "both",
     probabilities: options.Probabilities = False,
+    on_input_grid: options.OnInputGrid = False,
     model_arguments: ModelArguments,
     given: OptionalImageArguments,
     messages: Messages,
@@ -56,9 +57,14 @@ def reconstruct(
     source = latent_source(model, given, latents, messages)
     paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
     model_arguments.reserve(paths, source.inputs)
+    grids = source.input_grids(model) if on_input_grid else None
     codes = source.find(range(len(paths)))
+
+    def expected(some: slice) -> Array:
+        return model.expected_images(codes[some], part)
+
     with messages.counting(f"Reconstructing {counted(len(paths), 'image')}"):
-        write_images(model, written, paths, lambda some: model.expected_images(codes[some], part))
+        write_images(model, written, paths, expected, grids)
     messages.wrote(*paths)
 
 
@@ -73,8 +79,9 @@ def impute(
 ) -> None:
     """Fill in what is missing in images, by what the model expects there.
 
-    Missing are NaN, transparent pixels, and with --resample what lies outside
-    the field of view. Each image goes to a file of its name and _imputed.
+    Missing are NaN, transparent pixels, what --missing-value or --mask says,
+    and with --resample what lies outside the field of view. Each image goes to
+    a file of its name and _imputed.
     """
     model = model_arguments.load()
     written = output_of(model, probabilities)
@@ -83,10 +90,20 @@ def impute(
     paths = paths_in(output, found.names, "_imputed" + written.suffix)
     model_arguments.reserve(paths, given.inputs(found))
 
+    shares: list[float] = []
+
     def imputed(part: slice) -> Array:
-        some = found.take(range(len(found))[part])
-        return model.imputed_images(given.open_for(model, some))
+        files = given.open_for(model, found.take(range(len(found))[part]))
+        shares.extend(files.missing_share(n) for n in range(len(files)))
+        return model.imputed_images(files)
 
     with messages.counting(f"Imputing {counted(len(found), 'image')}"):
         write_images(model, written, paths, imputed)
+    n_whole = shares.count(0)
+    if n_whole:
+        messages.say(
+            f"Nothing was missing in {n_whole} of {counted(len(found), 'image')}: they are as they "
+            "were. Where zeros stand for missing say --missing-value 0, or give a --mask"
+        )
+    messages.result(missing=dict(zip(found.names, shares, strict=True)))
     messages.wrote(*paths)

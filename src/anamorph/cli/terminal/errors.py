@@ -21,6 +21,8 @@ from anamorph.storage.errors import ModelFileError
 
 BAD_INPUT = 1
 
+# What to do in Python, followed by the same for the command line: "resample=True (--resample)".
+_BOTH = re.compile(r"\w+=\S+ \((--[^)]+)\)")
 # An argument of Python where a message names it as such: "n_iter must be", "likelihood='gaussian'".
 _ARGUMENT = re.compile(rf"(?<![\w-])({'|'.join(FLAGS)})(?==| must )")
 
@@ -79,4 +81,9 @@ def _explained(error: Exception) -> str:
         )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return _ARGUMENT.sub(lambda found: FLAGS[found.group(1)], str(error))
+    return in_flags(str(error))
+
+
+def in_flags(text: str) -> str:
+    """Return a message with flags in place of arguments of Python."""
+    return _ARGUMENT.sub(lambda found: FLAGS[found.group(1)], _BOTH.sub(r"\1", text))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import glob
+import logging
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +18,14 @@ from anamorph.cli.terminal.errors import CommandError
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.images.files import FileImages
+    from anamorph.images.grid import Grid
 
 _DIGITS = re.compile(r"(\d+)")
+_BIDS_PART = re.compile(r"(sub|ses)-[a-zA-Z0-9]+")
+_MOST_SEARCHED = 5000  # files of a BIDS dataset
+_MOST_NAMED = 3
+
+_logger = logging.getLogger("anamorph.cli")
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,10 @@ class ImageArguments:
         Whether to resample images onto one grid; False by default.
     cache : Path or None
         Folder for decoded images; None, by default, for a temporary file.
+    missing_value : float or None
+        Value in files that stands for missing; None, by default, if there is none.
+    mask : str or None
+        File, folder or pattern of images that are 0 where others are missing; None by default.
     """
 
     arguments: options.Images
@@ -42,6 +55,8 @@ class ImageArguments:
     participants: options.ParticipantsTable = None
     resample: options.Resample = False
     cache: options.CacheFolder = None
+    missing_value: options.MissingValue = None
+    mask: options.Mask = None
 
     def find(self) -> ImageList:
         """Return the files of all images, naturally sorted, and the names of the images."""
@@ -57,9 +72,12 @@ class ImageArguments:
             files = match_tissues(*(find_files([argument]) for argument in self.arguments))
         else:
             files = [(path,) for path in find_files(self.arguments)]
-        if self.participants is None:
-            return ImageList(files, identities_of([group[0] for group in files]))
-        return _select_images(files, self.participants)
+        images = (
+            ImageList(files, identities_of([group[0] for group in files]))
+            if self.participants is None
+            else _select_images(files, self.participants)
+        )
+        return images if self.mask is None else images.with_masks(find_files([self.mask]))
 
     def find_several(self) -> ImageList:
         """Return the files of images to fit a model to; at least two images are needed."""
@@ -77,8 +95,25 @@ class ImageArguments:
             "or a pattern, with one image per file"
         )
 
-    def open_to_fit(self, model: ShapeAppearanceModel, images: ImageList, pad: int) -> FileImages:
-        """Return images to fit a model to, with a margin of `pad` voxels."""
+    def open_to_fit(
+        self,
+        model: ShapeAppearanceModel,
+        images: ImageList,
+        pad: int,
+        reference: Path | None = None,
+    ) -> FileImages:
+        """Return images to fit a model to.
+
+        Parameters
+        ----------
+        model : ShapeAppearanceModel
+            Not fitted yet.
+        images : ImageList
+        pad : int
+            Margin, in voxels.
+        reference : Path, optional
+            File whose grid all images are brought onto; by default they have or find their own.
+        """
         from anamorph.images.files import FileImages
         from anamorph.likelihoods import LIKELIHOODS
         from anamorph.model.checks import check_choice
@@ -89,14 +124,18 @@ class ImageArguments:
             images.for_reader,
             model.likelihood,
             model.channel_axis,
-            resample=self.resample,
+            resample=self.resample or reference is not None,
             pad=pad,
+            onto=None if reference is None else _checked_reference(reference),
             cache=self.cache,
+            scale=model.scale,
+            missing_value=self.missing_value,
+            mask=images.masks,
         )
 
     def inputs(self, images: ImageList | None) -> list[Path]:
         """Return every file that the command reads: those of the images, if any, and the table."""
-        files = [] if images is None else images.all_files
+        files = [] if images is None else [*images.all_files, *(images.masks or [])]
         return files if self.participants is None else [*files, self.participants]
 
     def open_for(self, model: ShapeAppearanceModel, images: ImageList) -> FileImages:
@@ -120,7 +159,13 @@ class ImageArguments:
                 f"this model was fitted to tissue maps of {n_classes} classes: give as many quoted "
                 f"patterns, got {len(images.files[0])}"
             )
-        return model.open_files(images.for_reader, resample=self.resample, cache=self.cache)
+        return model.open_files(
+            images.for_reader,
+            resample=self.resample,
+            cache=self.cache,
+            missing_value=self.missing_value,
+            mask=images.masks,
+        )
 
 
 @dataclass(frozen=True)
@@ -140,10 +185,13 @@ class ImageList:
         One file for each image, or one for each class of each image.
     names : list of str
         All different.
+    masks : list of Path, optional
+        One for each image; none by default.
     """
 
     files: list[tuple[Path, ...]]
     names: list[str]
+    masks: list[Path] | None = None
 
     def __len__(self) -> int:
         return len(self.files)
@@ -160,7 +208,18 @@ class ImageList:
 
     def take(self, numbers: Sequence[int]) -> ImageList:
         """Return some of the images."""
-        return ImageList([self.files[n] for n in numbers], [self.names[n] for n in numbers])
+        masks = None if self.masks is None else [self.masks[n] for n in numbers]
+        return ImageList([self.files[n] for n in numbers], [self.names[n] for n in numbers], masks)
+
+    def with_masks(self, masks: list[Path]) -> ImageList:
+        """Return these images with masks: one for all, or one for each in the same order."""
+        if len(masks) == 1:
+            return ImageList(self.files, self.names, masks * len(self))
+        if len(masks) != len(self):
+            raise CommandError(
+                f"--mask must be one file, or one for each of {len(self)} images, got {len(masks)}"
+            )
+        return ImageList(self.files, self.names, masks)
 
 
 def columns_of(
@@ -218,12 +277,70 @@ def natural_order(path: Path) -> list[tuple[int, int | str]]:
 
 
 def _find_in_folder(folder: Path) -> list[Path]:
+    """Return the images in a folder, and say what else there is that might have been one."""
     from anamorph.images.readers import SUFFIXES, suffix_of
 
-    found = [path for path in folder.iterdir() if suffix_of(path) and not path.name.startswith(".")]
+    visible = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    found = [path for path in visible if suffix_of(path) and not _is_header_of_pair(path, visible)]
     if not found:
-        raise CommandError(f"{folder} is a folder without images ({', '.join(SUFFIXES)})")
+        raise CommandError(
+            _describe_bids(folder) or f"{folder} is a folder without images ({', '.join(SUFFIXES)})"
+        )
+    headers = {path for path in visible if _is_header_of_pair(path, visible)}
+    _tell_skipped(folder, [path for path in visible if path not in headers.union(found)])
     return found
+
+
+def _is_header_of_pair(path: Path, others: Sequence[Path]) -> bool:
+    """Tell whether a file is the header of an image that is there, too."""
+    if path.suffix.lower() != ".hdr":
+        return False
+    return any(path.with_suffix(suffix) in others for suffix in (".img", ".IMG"))
+
+
+def _tell_skipped(folder: Path, skipped: Sequence[Path]) -> None:
+    """Say which files and folders in a folder are not read."""
+    folders = [path for path in skipped if path.is_dir()]
+    files = [path for path in skipped if path not in folders]
+    parts = []
+    if files:
+        kinds = Counter("".join(path.suffixes[-2:]) or path.name for path in files)
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_MOST_NAMED))
+        named = ", ".join(path.name for path in files[:_MOST_NAMED])
+        more = ", ..." if len(files) > _MOST_NAMED else ""
+        parts.append(f"{len(files)} files that are no images it reads ({counts}): {named}{more}")
+    if folders:
+        parts.append(f"{len(folders)} folders in it, which are not searched")
+    if parts:
+        _logger.warning("%s", f"{folder}: skipped {'; and '.join(parts)}")
+
+
+def _describe_bids(folder: Path) -> str | None:
+    """Return what to type for a BIDS dataset, None if a folder is not the root of one."""
+    from anamorph.images.readers import suffix_of
+
+    if not (folder / "dataset_description.json").exists() and not any(folder.glob("sub-*/")):
+        return None
+    patterns: Counter[str] = Counter()
+    for path in islice(folder.glob("sub-*/**/*"), _MOST_SEARCHED):
+        if suffix_of(path):
+            *folders, name = path.relative_to(folder).parts
+            places = [_BIDS_PART.sub(r"\1-*", part) for part in folders]
+            patterns[str(folder.joinpath(*places, f"*_{name.rsplit('_', 1)[-1]}"))] += 1
+    if not patterns:
+        return f"{folder} is the root of a BIDS dataset in which no images were found"
+    shown = " or ".join(f"'{pattern}'" for pattern, _ in patterns.most_common(_MOST_NAMED))
+    return f"{folder} is the root of a BIDS dataset: say which of its images, e.g. {shown}"
+
+
+def _checked_reference(path: Path) -> Grid:
+    """Return the grid of a reference file."""
+    from anamorph.images.readers import open_image
+
+    grid = open_image(path, None, as_labels=False).grid
+    if grid.affine is None:
+        raise CommandError(f"--reference {path} must be a volume, which says where its voxels are")
+    return grid
 
 
 def _select_images(files: list[tuple[Path, ...]], participants: Path) -> ImageList:

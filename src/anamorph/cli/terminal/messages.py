@@ -51,6 +51,7 @@ class Messages:
         self.console: Console = Console(file=stream, quiet=quiet)
         self.as_json = as_json
         self._result: dict[str, Any] = {"command": command}
+        self._is_finished = False
 
     def say(self, text: str) -> None:
         """Print one line."""
@@ -118,6 +119,12 @@ class Messages:
         """Add to the JSON object."""
         self._result |= facts
 
+    def finish(self) -> None:
+        """Print the JSON object, where one is wanted; the first call counts."""
+        if self.as_json and not self._is_finished:
+            print_result(json.dumps(self._result))
+        self._is_finished = True
+
     def wrote(self, *paths: Path, look_at: Path | None = None) -> None:
         """Print which files were written, and add them to the JSON object.
 
@@ -141,9 +148,15 @@ class _LogToMessages(logging.Handler):
     def __init__(self, messages: Messages) -> None:
         super().__init__(logging.WARNING)
         self._messages = messages
+        self._said: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._messages.say(record.getMessage())
+        from anamorph.cli.terminal.errors import in_flags
+
+        text = in_flags(record.getMessage())
+        if text not in self._said:  # images may be opened, and checked, more than once
+            self._messages.say(text)
+        self._said.add(text)
 
 
 @contextmanager
@@ -156,8 +169,7 @@ def talking(command: str, quiet: bool, as_json: bool) -> Iterator[Messages]:
         yield messages
     finally:
         _logger.removeHandler(handler)
-    if as_json:
-        print_result(json.dumps(messages._result))
+    messages.finish()
 
 
 class FitDisplay:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anamorph.cli.terminal.images import ImageArguments
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.images.grid import Grid
     from anamorph.storage.outputs import ImageOutput
 
 
@@ -99,11 +100,28 @@ class LatentSource:
         The files that are read.
     find : callable
         Returns the latents (n, K) of images with given numbers.
+    grids : list of Grid, optional
+        Grids of the files of the images; None, by default, if latents come from a table.
     """
 
     names: list[str]
     inputs: list[Path]
     find: Callable[[Sequence[int]], Float64Array]
+    grids: list[Grid] | None = None
+
+    def input_grids(self, model: ShapeAppearanceModel) -> list[Grid]:
+        """Return the grids of the files of images, or raise an error if they have none."""
+        if self.grids is None:
+            raise typer.BadParameter(
+                "needs images, whose grids a table of latents does not have",
+                param_hint="--on-input-grid",
+            )
+        if model.origin_.affine is None:
+            raise typer.BadParameter(
+                "needs a model of volumes: others do not know where their voxels are",
+                param_hint="--on-input-grid",
+            )
+        return self.grids
 
 
 def latent_source(
@@ -120,14 +138,15 @@ def latent_source(
             names, [table, *given.inputs(None)], lambda numbers: latents[list(numbers)]
         )
     found = given.find()
-    given.open_for(model, found)  # checks all headers before the work begins
+    opened = given.open_for(model, found)  # checks all headers before the work begins
+    grids = [opened.grid_of(n) for n in range(len(opened))]
 
     def encode(numbers: Sequence[int]) -> Float64Array:
         files = given.open_for(model, found.take(numbers))
         with messages.counting(f"Encoding {counted(len(numbers), 'image')}"):
             return model.transform(files)
 
-    return LatentSource(found.names, given.inputs(found), encode)
+    return LatentSource(found.names, given.inputs(found), encode, grids)
 
 
 def write_images(
@@ -135,6 +154,7 @@ def write_images(
     output: ImageOutput,
     paths: Sequence[Path],
     make: Callable[[slice], Array],
+    grids: Sequence[Grid] | None = None,
 ) -> None:
     """Compute images a few at a time, and write each to its file.
 
@@ -145,6 +165,8 @@ def write_images(
     paths : N paths
     make : callable
         Returns some of the N images, (n, C, *space).
+    grids : N grids, optional
+        Grid to write each image on; by default that of the model.
     """
     from anamorph.arrays.batches import BatchPlanner
     from anamorph.model.generator import working_bytes
@@ -152,7 +174,8 @@ def write_images(
 
     planner = BatchPlanner(working_bytes(model.settings_), model.machine.budget)
     for part in planner.batches(len(paths)):
+        numbers = range(len(paths))[part]
         with progress_of_part(part, len(paths)):
             images = make(part)
-        for path, image in zip(paths[part], images, strict=True):
-            output.write(path, image)
+        for n, image in zip(numbers, images, strict=True):
+            output.write(paths[n], image, None if grids is None else grids[n])

@@ -24,7 +24,7 @@ _TALK = "Messages"
 
 _IMAGES_HELP = (
     "Image files, folders of them, or quoted patterns like 'scans/*.nii.gz' "
-    "(NIfTI, PNG, JPEG, TIFF, .npy, .npz; one image per file)."
+    "(NIfTI, .mgz, .mgh, Analyze, PNG, JPEG, TIFF, .npy, .npz; one image per file)."
 )
 
 
@@ -135,9 +135,47 @@ ParticipantsTable = Annotated[
 Resample = Annotated[
     bool,
     _option(
-        "Bring all images onto one grid by their affines; what lies outside is missing.",
+        "Bring all images onto one grid by their affines, of a model or one that holds all of "
+        "them; what lies outside an image is missing.",
         "--resample",
         panel=IMAGES,
+    ),
+]
+Reference = Annotated[
+    Path | None,
+    _option(
+        "Resample all images onto the grid of this file; by default --resample takes a grid that "
+        "holds all images, with the voxels of the first.",
+        "--reference",
+        metavar="FILE",
+        panel=IMAGES,
+    ),
+]
+MissingValue = Annotated[
+    float | None,
+    _option(
+        "Value in the files that stands for missing, e.g. 0 where crops are filled with zeros. A "
+        "model remembers it; by default only NaN is missing.",
+        "--missing-value",
+        metavar="NUMBER",
+        panel=IMAGES,
+    ),
+]
+Mask = Annotated[
+    str | None,
+    _option(
+        "Image that is 0 where voxels are missing, for all images; or a folder or quoted pattern "
+        "with one for each, in their order.",
+        "--mask",
+        metavar="FILE",
+        panel=IMAGES,
+    ),
+]
+OnInputGrid = Annotated[
+    bool,
+    _option(
+        "Write each image on the grid of its input file, not on that of the model.",
+        "--on-input-grid",
     ),
 ]
 Pad = Annotated[

@@ -14,6 +14,7 @@ from anamorph.federation.protocol.identity import Identity
 from anamorph.federation.site.agent import SiteAgent
 from anamorph.federation.site.policy import Policy
 from anamorph.images.files import FileImages
+from anamorph.images.labels import MOST_CLASSES
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,22 @@ class SiteData:
         write_json(_data_path(kit), asdict(self))
 
     def open_images(self) -> FileImages:
-        """Open the images."""
+        """Open the images.
+
+        A class that occurs only at other sites has its number here too: labels are 0 to the
+        largest, as at all sites, and not only those that occur here.
+        """
+        images = self._open_with(self.n_classes)
+        if images.format.labels is None:
+            return images
+        return self._open_with(min(images.format.labels[-1] + 1, MOST_CLASSES))
+
+    def _open_with(self, n_classes: int | None) -> FileImages:
         return FileImages(
             [group[0] if len(group) == 1 else group for group in self.files],
             self.likelihood,
             self.channel_axis,
-            self.n_classes,
+            n_classes,
             resample=self.resample,
             pad=self.pad,
             cache=self.cache,

@@ -1,4 +1,4 @@
-"""Readers of image files: NIfTI, pictures and arrays. The suffix of a file chooses its reader.
+"""Readers of image files: volumes, pictures and arrays. The suffix of a file chooses its reader.
 
 Names of files also name the images, and tell which tissue maps belong together.
 """
@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 from anamorph.images.errors import ImageError
-from anamorph.images.readers import nifti, numpyfiles, pictures
+from anamorph.images.readers import nifti, numpyfiles, pictures, volumes
 from anamorph.images.readers.source import Source, read_stamp
 
-SUFFIXES = (*nifti.SUFFIXES, *pictures.SUFFIXES, *numpyfiles.SUFFIXES)
+SUFFIXES = (*nifti.SUFFIXES, *volumes.SUFFIXES, *pictures.SUFFIXES, *numpyfiles.SUFFIXES)
 
 
-def open_image(
-    path: Path, channel_axis: int | None, *, as_labels: bool, is_scaled: bool = True
-) -> Source:
+def open_image(path: Path, channel_axis: int | None, *, as_labels: bool) -> Source:
     """Open an image file of any kind, or raise an ImageError that says what is wrong with it.
 
     Parameters
@@ -31,8 +28,6 @@ def open_image(
         files say whether they are in colour; NIfTI files always have channels last.
     as_labels : bool
         Whether the image is a label map.
-    is_scaled : bool
-        Whether integers stand for values from 0 to 1, by default. If not, they stay as they are.
 
     Returns
     -------
@@ -40,17 +35,15 @@ def open_image(
     """
     suffix = suffix_of(path)
     if suffix in nifti.SUFFIXES:
-        source = nifti.open_nifti(path, has_channels=channel_axis is not None)
-    elif suffix in pictures.SUFFIXES:
-        source = pictures.open_picture(path, as_labels=as_labels)
-    elif suffix in numpyfiles.SUFFIXES:
-        source = numpyfiles.open_array(path, channel_axis, as_labels=as_labels)
-    else:
-        read_stamp(path)  # a missing file has another error
-        raise ImageError(
-            f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out"
-        )
-    return source if is_scaled else replace(source, scale=None, has_known_range=True)
+        return nifti.open_nifti(path, has_channels=channel_axis is not None)
+    if suffix in volumes.SUFFIXES:
+        return volumes.open_volume(path, has_channels=channel_axis is not None)
+    if suffix in pictures.SUFFIXES:
+        return pictures.open_picture(path, as_labels=as_labels)
+    if suffix in numpyfiles.SUFFIXES:
+        return numpyfiles.open_array(path, channel_axis, as_labels=as_labels)
+    read_stamp(path)  # a missing file has another error
+    raise ImageError(f"{path} must be one of {', '.join(SUFFIXES)}: convert it, or leave it out")
 
 
 def suffix_of(path: Path) -> str:

@@ -21,12 +21,20 @@ from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Affine, Grid, format_shape
-from anamorph.images.readers.source import Source, check_size, quiet, read_stamp, reading, scale_of
+from anamorph.images.readers.source import (
+    Source,
+    check_size,
+    integer_type,
+    quiet,
+    read_stamp,
+    reading,
+)
 
 SUFFIXES = (".nii", ".nii.gz")
 
 _reading = partial(reading, kind="a NIfTI file", damage=(HeaderDataError, WrapStructError))
 _HEADERS = {348: Nifti1Header, 540: Nifti2Header}  # by their size, which is what they begin with
+_UNITS = {1: "m", 2: "mm", 3: "micron"}
 _GZIP_MAGIC = b"\x1f\x8b"
 _FARTHEST = 1e9  # mm
 _LEAST_VOLUME = 1e-6  # of the unit cell, relative to that of a box with the same edges
@@ -54,18 +62,20 @@ def open_nifti(path: Path, *, has_channels: bool) -> Source:
     shape = tuple(int(length) for length in proxy.shape)
     n_bytes = int(proxy.offset) + math.prod(shape) * proxy.dtype.itemsize
     check_size(path, shape, n_bytes, stamp[0], is_compressed=is_compressed)
-    scale = scale_of(path, proxy.dtype)
-    _check_affine(path, affine)
-    space, channels = _split_shape(path, shape, has_channels)
+    integers = integer_type(path, proxy.dtype)
+    check_affine(path, affine)
+    space, channels = split_shape(path, shape, has_channels)
     is_raw = (proxy.slope, proxy.inter) == (1, 0)
     return Source(
         path=path,
         grid=Grid(space, affine),
         n_channels=channels[0] if channels else None,
-        scale=scale if is_raw else None,
+        integers=integers if is_raw else None,
         is_slow=is_compressed,
         stamp=stamp,
         decode=partial(_decode, path, (*space, *channels)),
+        place_is_guess=not (header["sform_code"] or header["qform_code"]),
+        units=_UNITS.get(int(header["xyzt_units"]) % 8, "unknown"),
     )
 
 
@@ -93,10 +103,19 @@ def _decode(path: Path, shape: tuple[int, ...]) -> NDArray[Any]:
             return np.asanyarray(proxy).reshape(shape)
 
 
-def _split_shape(
+def split_shape(
     path: Path, shape: tuple[int, ...], has_channels: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shape of the grid, and the length of the channel axis if there is one."""
+    """Return the shape of the grid, and the length of the channel axis if there is one.
+
+    Parameters
+    ----------
+    path : Path
+    shape : tuple of int
+        Shape of all that a file holds.
+    has_channels : bool
+        Whether the last axis holds channels. Other trailing axes must have length 1.
+    """
     channels = shape[-1:] if has_channels and len(shape) > 3 else ()
     rest = shape[: len(shape) - len(channels)]
     while len(rest) > 2 and rest[-1] == 1:
@@ -113,7 +132,8 @@ def _split_shape(
     return rest, channels
 
 
-def _check_affine(path: Path, affine: Affine) -> None:
+def check_affine(path: Path, affine: Affine) -> None:
+    """Raise an ImageError if an affine does not say where voxels are."""
     if not (np.abs(affine) < _FARTHEST).all():  # false for NaN
         raise ImageError(f"{path} has an affine that is not finite: set its sform or qform again")
     edges = np.linalg.norm(affine[:3, :3], axis=0)

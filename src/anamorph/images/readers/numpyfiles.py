@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
 from anamorph.images.grid import Grid, format_shape
-from anamorph.images.readers.source import Source, check_size, quiet, read_stamp, reading, scale_of
+from anamorph.images.readers.source import (
+    Source,
+    check_size,
+    integer_type,
+    quiet,
+    read_stamp,
+    reading,
+)
+from anamorph.images.rules import looks_coloured
 
 SUFFIXES = (".npy", ".npz")
 
@@ -47,7 +55,7 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
     with _reading(path), quiet(), _opened(path) as (stream, n_stored):
         shape, dtype = _read_header(path, stream)
         n_bytes = stream.tell() + math.prod(shape) * dtype.itemsize
-    scale = scale_of(path, dtype)
+    integers = integer_type(path, dtype)
     check_size(path, shape, n_bytes, n_stored, is_compressed=is_compressed)
     axis = _axis_of_channels(path, shape, channel_axis)
     space = tuple(length for n, length in enumerate(shape) if n != axis)
@@ -56,15 +64,20 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
             f"{path} is {format_shape(shape)}, and an image has 2 or 3 axes: give one image per "
             "file, and channel_axis if it has channels"
         )
+    if axis is None and not as_labels and looks_coloured(shape, dtype):
+        raise ImageError(
+            f"{path} is {format_shape(shape)} of uint8: give channel_axis=-1 if its last axis "
+            "holds colours, or save it as floats if that is a third axis in space"
+        )
     return Source(
         path=path,
         grid=Grid(space),
         n_channels=None if axis is None else shape[axis],
-        scale=scale,
+        integers=integers,
         is_slow=is_compressed,
         stamp=stamp,
         decode=partial(_decode, path, axis),
-        has_known_range=as_labels,
+        as_they_are=as_labels,
     )
 
 

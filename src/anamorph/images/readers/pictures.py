@@ -23,7 +23,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _FORMATS = ("PNG", "JPEG", "TIFF")
 _DAMAGE = (Image.DecompressionBombError, TypeError, LookupError, struct.error)
 _reading = partial(reading, kind="a picture", damage=_DAMAGE)
-_SCALES = {"1": 1.0, "I": None, "F": None, "I;16": 65535.0}  # others have 8 bits
+_TYPES = {"1": bool, "I": np.int32, "F": None, "I;16": np.uint16}  # others have 8 bits
 _WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
 _ORIENTATION = 0x0112  # EXIF; 5 and above swap rows and columns
 _OPAQUE = 128
@@ -58,11 +58,11 @@ def open_picture(path: Path, *, as_labels: bool) -> Source:
         path=path,
         grid=Grid(space),
         n_channels=n_channels,
-        scale=_SCALES.get(mode, 255.0),
+        integers=None if mode == "F" else np.dtype(_TYPES.get(mode, np.uint8)),
         is_slow=True,
         stamp=stamp,
         decode=partial(_decode, path, as_labels),
-        has_known_range=as_labels,
+        as_they_are=as_labels,
     )
 
 
@@ -88,7 +88,7 @@ def _pixel_mode(image: Image.Image, as_labels: bool) -> str:
     """Return the Pillow mode in which to read the pixels."""
     if image.mode.startswith("I;16"):
         return "I;16"
-    if image.mode in _SCALES or (as_labels and image.mode == "P"):
+    if image.mode in _TYPES or (as_labels and image.mode == "P"):
         return image.mode
     has_alpha = image.mode in _WITH_ALPHA or "transparency" in image.info
     if image.mode in ("L", "LA", "La"):

@@ -44,7 +44,7 @@ def resample(image: NDArray[Any], source: Grid, target: Grid) -> NDArray[np.floa
     return result
 
 
-def resample_labels(labels: NDArray[np.int16], source: Grid, target: Grid) -> NDArray[np.int16]:
+def resample_labels(labels: NDArray[np.int32], source: Grid, target: Grid) -> NDArray[np.int32]:
     """Return the labels of the nearest voxels, MISSING outside; shapes as in `resample`."""
     transform, outside = _match_grids(source, target)
     result = np.stack([_interpolate(channel, transform, target, 0) for channel in labels])

@@ -21,10 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import SCALES, holds_only_zeros_and_ones
 from anamorph.images.errors import ImageError, short_reason
 from anamorph.images.grid import Grid, format_shape
-from anamorph.likelihoods import OF_CLASSES
 
 Exceptions = tuple[type[Exception], ...]
 
@@ -45,27 +43,34 @@ class Source:
     grid : Grid
     n_channels : int or None
         None if there is no channel axis.
-    scale : float or None
-        Value that means 1; None if values are used as they are.
+    integers : numpy.dtype or None
+        Type of the integers that the file holds; None if it holds floats, or integers that its
+        header turns into floats.
     is_slow : bool
         Whether decoding takes longer than reading, as for compressed files.
     stamp : pair of int
         Size and time of the last change of the file when it was opened.
     decode : callable
         Returns the voxels, (*space) or (*space, n_channels), NaN where missing.
-    has_known_range : bool
-        Whether integers of any type can be used, by default: as they are, or as labels. If not,
-        their type must say what they stand for.
+    as_they_are : bool
+        Whether integers of a type that says nothing about their range are intensities, as in
+        volumes; by default they are. If not, somebody must say what they stand for.
+    place_is_guess : bool
+        Whether the header does not say where voxels are; it does by default.
+    units : str
+        Unit of lengths in the header, "mm" by default; "unknown" if it does not say.
     """
 
     path: Path
     grid: Grid
     n_channels: int | None
-    scale: float | None
+    integers: np.dtype[Any] | None
     is_slow: bool
     stamp: tuple[int, int]
     decode: Callable[[], NDArray[Any]]
-    has_known_range: bool = True
+    as_they_are: bool = True
+    place_is_guess: bool = False
+    units: str = "mm"
 
     def load(self) -> NDArray[Any]:
         """Return the voxels, (C, *space), as float32 or the integers of the file, not scaled."""
@@ -79,16 +84,14 @@ class Source:
                 f"{self.path} is damaged: its header says {format_shape(expected)}, and it holds "
                 f"{format_shape(voxels.shape)}: make it again, or leave it out"
             )
-        if not self.has_known_range:
-            _check_range_is_known(self.path, voxels)
         if voxels.dtype.kind == "f":
             with np.errstate(over="ignore"):  # infinity is rejected when values are checked
                 voxels = voxels.astype(np.float32)
         return voxels[None] if self.n_channels is None else np.moveaxis(voxels, -1, 0)
 
 
-def scale_of(path: Path, dtype: np.dtype[Any]) -> float | None:
-    """Return the value that means 1 in images of a type, or None if values are not scaled.
+def integer_type(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return a type in native byte order if it is one of integers, None if it is one of floats.
 
     Raises
     ------
@@ -97,20 +100,7 @@ def scale_of(path: Path, dtype: np.dtype[Any]) -> float | None:
     """
     if dtype.kind not in "biuf":
         raise ImageError(f"{path} holds {dtype}, not real numbers: convert it, e.g. to float32")
-    return SCALES.get(dtype.newbyteorder("="))
-
-
-def _check_range_is_known(path: Path, voxels: NDArray[Any]) -> None:
-    """Raise an ImageError if the range of intensities cannot be told from an integer type."""
-    if (
-        voxels.dtype.kind in "iu"
-        and scale_of(path, voxels.dtype) is None
-        and not holds_only_zeros_and_ones(voxels)
-    ):
-        raise ImageError(
-            f"{path} holds {voxels.dtype}, whose range says nothing about the values: convert it "
-            f"to float32, uint8 or uint16, or use likelihood={OF_CLASSES!r} for label maps"
-        )
+    return None if dtype.kind == "f" else dtype.newbyteorder("=")
 
 
 def read_stamp(path: Path) -> tuple[int, int]:

@@ -1,0 +1,55 @@
+"""Random cases of every kind, a few hundred in all: `python -m benchmarks.fuzz` runs 10,000."""
+
+import signal
+
+import pytest
+
+from benchmarks import fuzz
+
+fuzz.load_cases()
+
+QUICK = ("arrays", "channels", "damaged_files", "files")
+N_QUICK, N_SLOW = 60, 25
+
+
+def no_failures(kind, n_cases, seed):
+    outcomes, failures = fuzz.run(n_cases, seed, only=kind)
+    assert not failures, "\n".join(map(str, failures))
+    assert sum(outcomes.values()) == n_cases
+    return {outcome for _, outcome in outcomes}
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_inputs_do_no_harm(kind):
+    outcomes = no_failures(kind, N_QUICK, seed=20)
+    assert fuzz.REFUSED in outcomes
+    assert len(outcomes) > 1  # some are accepted, and compared with what they should be
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(set(fuzz.CASES) - set(QUICK)))
+def test_models_and_commands_do_no_harm(kind):
+    assert len(no_failures(kind, N_SLOW, seed=20)) > 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there are no alarms on Windows")
+def test_a_traceback_a_wrong_result_and_a_hang_are_failures(monkeypatch):
+    def wrong(generator, folder):
+        raise AssertionError("other values")
+
+    def broken(generator, folder):
+        return {}["nothing"]
+
+    def endless(generator, folder):
+        while True:
+            pass
+
+    def several_lines(generator, folder):
+        raise fuzz.ImageError("one\ntwo")
+
+    monkeypatch.setattr(fuzz, "LONGEST", 0.2)
+    for function in (wrong, broken, endless, several_lines):
+        monkeypatch.setitem(fuzz.CASES, function.__name__, function)
+        _, failures = fuzz.run(2, 5, only=function.__name__)
+        assert [failure.seed for failure in failures] == [5, 6]
+        assert f"--only {function.__name__} --seed 5" in str(failures[0])
