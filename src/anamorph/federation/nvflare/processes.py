@@ -133,18 +133,22 @@ def _run_coordinator(kit: Kit) -> None:
 
 def _guard(kit: Kit) -> None:
     """Check who connects to this process, and report who is refused."""
-    from anamorph.federation.nvflare import handshakes
+    from anamorph.federation.nvflare.handshakes import (
+        guard_handshakes,
+        keep_first_connections,
+        watch_connections,
+    )
 
     def report(text: str, about: str | None = None) -> None:
         record_refusal(kit, text, about)
         print(text, flush=True)
 
     if kit.is_site:
-        handshakes.guard_handshakes(_site_door(kit), report)
-        handshakes.watch_connections(report, lambda: _give_up(kit, _refused_text(kit)))
+        guard_handshakes(_site_door(kit), report)
+        watch_connections(report, lambda: _give_up(kit, _refused_text(kit)))
     else:
-        handshakes.guard_handshakes(_coordinator_door(kit), report)
-        handshakes.keep_first_connections(report)
+        guard_handshakes(_coordinator_door(kit), report)
+        keep_first_connections(report)
 
 
 def _refused_text(kit: Kit) -> str:
