@@ -177,6 +177,11 @@ def test_a_site_that_is_not_in_the_consortium_is_refused(session, hospitals, tmp
             "a word at the site",
         )
         assert "does not accept this certificate" in eve.audit_log.read_text()
+        assert process.wait(PATIENCE) == 1
+        assert (
+            "error: no connection (the coordinator refused eve"
+            in (tmp_path / "eve.txt").read_text()
+        )
     finally:
         process.terminate()
         process.wait()

@@ -91,14 +91,7 @@ def _run_site(kit: Kit) -> NoReturn:
         main(_arguments(kit, fed_client="fed_client.json", local_rank=0))
     except Exception as error:  # threads of NVFLARE would keep the process alive
         reason = " ".join(str(error).split())
-        if reason == "Login failed.":
-            reason = (
-                f"the coordinator refused {kit.name}: another {kit.name} is running, or it is not "
-                "a member any more; the coordinator's log says which"
-            )
-        record_refusal(kit, f"no connection with the coordinator: {reason}")
-        print(f"error: no connection ({reason}); see {kit.folder / 'log.txt'}", file=sys.stderr)
-        _end(1)
+        _give_up(kit, _refused_text(kit) if reason == "Login failed." else reason)
     _end(0)
 
 
@@ -140,13 +133,36 @@ def _run_coordinator(kit: Kit) -> None:
 
 def _guard(kit: Kit) -> None:
     """Check who connects to this process, and report who is refused."""
-    from anamorph.federation.nvflare.handshakes import guard_handshakes
+    from anamorph.federation.nvflare.handshakes import (
+        guard_handshakes,
+        keep_first_connections,
+        watch_connections,
+    )
 
-    def report(text: str) -> None:
-        record_refusal(kit, text)
+    def report(text: str, about: str | None = None) -> None:
+        record_refusal(kit, text, about)
         print(text, flush=True)
 
-    guard_handshakes(_site_door(kit) if kit.is_site else _coordinator_door(kit), report)
+    if kit.is_site:
+        guard_handshakes(_site_door(kit), report)
+        watch_connections(report, lambda: _give_up(kit, _refused_text(kit)))
+    else:
+        guard_handshakes(_coordinator_door(kit), report)
+        keep_first_connections(report)
+
+
+def _refused_text(kit: Kit) -> str:
+    return (
+        f"the coordinator refused {kit.name}: another {kit.name} is running, or it is not a "
+        "member any more; the coordinator's log says which"
+    )
+
+
+def _give_up(kit: Kit, reason: str) -> NoReturn:
+    """End the process of a site that cannot take part, and say why."""
+    record_refusal(kit, f"no connection with the coordinator: {reason}")
+    print(f"error: no connection ({reason}); see {kit.folder / 'log.txt'}", file=sys.stderr)
+    _end(1)
 
 
 def _site_door(kit: Kit) -> Callable[[x509.Certificate], str | None]:
