@@ -19,7 +19,7 @@ from tests.federation.nvflare.test_refusals import greeted, refusals_at_the_coor
 pytestmark = pytest.mark.slow
 
 SIZES = {"berlin": 5, "london": 6, "madrid": 5, "oslo": 7, "paris": 5, "rome": 6}
-POLICY = "minimum_images = 4\nroster_changes = 2\n"
+POLICY = "minimum_images = 4\nroster_changes = 2\nweighted_sums_per_image = 5\n"
 N_ITER = 20
 
 

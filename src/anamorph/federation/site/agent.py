@@ -317,6 +317,7 @@ class SiteAgent:
         if strangers:
             raise MessageError(f"{', '.join(strangers)} did not agree on this fit from the start")
         self.policy.check_roster(self.name, roster, is_masked=self.policy.secure_sum)
+        self.identity.check_roster(roster)
 
     def _next_offer(self, fit: str, step: int) -> Message:
         self._offer = Offer(self.identity, fit, step)
@@ -394,6 +395,7 @@ class SiteAgent:
         roster = tuple(message["roster"])
         self.policy.check_question(message["question"])
         self.policy.check_roster(self.name, list(roster), message["is_masked"])
+        self.identity.check_roster(roster)
         if roster != part.roster:
             raise StaleStepError(f"this site is asked with {', '.join(part.roster)} since restored")
         verdict = self._conclude(message)
