@@ -11,6 +11,8 @@ curvature.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from anamorph.arrays.devices import array_namespace
@@ -20,6 +22,8 @@ from anamorph.model.generator import Generator, slack
 
 _SWITCH_AT = 1.0  # nats that an approximate step promises, below which gradients are exact
 _MOST_HALVINGS = 2  # of approximate steps, after which gradients are exact
+_LONGEST_STEP = 4.0  # standard deviations that the first exact step may go
+_SHORTEST_STEP = 0.01  # the least that later ones may go
 _FARTHEST = 1.5  # standard deviations from where a Hessian is from
 _MOST_PAIRS = 12  # that are remembered
 _SHOOTINGS_PER_STEP = 2  # there, and back for the gradient
@@ -74,7 +78,9 @@ class Descent:
         self.n_shootings = xp.zeros(number, np.intp)
         self._gradient = xp.zeros((number, n_latents))
         self._is_exact = xp.zeros(number, bool)
-        self._n_refused = xp.full(number, _MOST_HALVINGS, np.intp)  # return if not accepted
+        self._is_known = xp.zeros(number, bool)  # whether there is a gradient
+        self._n_refused = xp.zeros(number, np.intp)
+        self._longest = xp.full(number, _LONGEST_STEP)
         self._curved_at = self.latents.copy()  # where exact Hessians are from
         self._steps, self._changes = xp.zeros((2, number, _MOST_PAIRS, n_latents))
 
@@ -88,8 +94,8 @@ class Descent:
             self.visit(self.latents[active] + self._next_steps(active), active)
         if self._is_curvature_exact:
             moved = self.latents - self._curved_at
-            distance = (moved[:, None] @ self.hessian @ moved[..., None])[:, 0, 0]
-            is_far = (distance > _FARTHEST**2) | ~self._is_exact
+            everyone = array_namespace(moved).arange(len(moved))
+            is_far = (self._measure(moved, everyone) > _FARTHEST) | ~self._is_exact
             self._find_curvature(np.flatnonzero(is_far))
 
     def visit(self, latents: Float64Array, active: IntArray | None = None) -> None:
@@ -101,10 +107,10 @@ class Descent:
         accepted = must_return | (trial.value >= self.value[active] - slack(trial.value))
         trial.approximate(np.flatnonzero(accepted & ~(was_exact & self._is_curvature_exact)))
         is_near = accepted & (_decrement(trial.gradient, trial.hessian) < _SWITCH_AT)
-        is_exact = was_exact | must_return | is_near
+        is_exact = was_exact | (must_return & self._is_known[active]) | is_near
         self.n_shootings[active] += 1 + trial.make_exact(np.flatnonzero(is_exact))
         self._learn(active, trial, np.flatnonzero(was_exact))
-        self._n_refused[active] = np.where(accepted, 0, self._n_refused[active] + 1)
+        self._judge(active, trial, accepted)
         self._move(active, trial, np.flatnonzero(accepted))
         self._is_exact[active] = is_exact
         if self._is_curvature_exact:
@@ -113,15 +119,45 @@ class Descent:
         self.decrement[active] = np.where(is_exact, promised, np.inf)
 
     def _must_return(self, active: IntArray) -> BoolArray:
-        """Tell which approximate steps were refused too often: go back, and be exact."""
-        refused: BoolArray = self._n_refused[active] > _MOST_HALVINGS
+        """Tell which images have to go back to their best latents.
+
+        That is so if nothing is known there yet, or after too many refused approximate steps, to be
+        exact from then on.
+        """
+        most = np.where(self._is_known[active], _MOST_HALVINGS, 0)
+        refused: BoolArray = self._n_refused[active] > most
         return refused & ~self._is_exact[active]
 
     def _next_steps(self, active: IntArray) -> Float64Array:
+        """Return Newton steps: if approximate, halved as often as refused; if exact, not too long.
+
+        Exact gradients come near the optimum, where a step of many standard deviations means that
+        the metric is wrong.
+        """
         metric, gradient = self._metric(active), self._gradient[active]
         newton = -np.linalg.solve(metric, gradient[..., None])[..., 0]
-        halved = np.where(self._is_exact[active], 1.0, 0.5 ** self._n_refused[active])
-        return newton * np.where(self._must_return(active), 0.0, halved)[:, None]
+        length, longest = self._measure(newton, active), self._longest[active]
+        scale = np.where(
+            self._is_exact[active],
+            longest / np.maximum(length, longest),
+            0.5 ** self._n_refused[active],
+        )
+        return newton * np.where(self._must_return(active), 0.0, scale)[:, None]
+
+    def _measure(self, steps: Float64Array, active: IntArray) -> Float64Array:
+        """Return the lengths of steps (n, K) in standard deviations of the posterior."""
+        squares = (steps[:, None] @ self.hessian[active] @ steps[..., None])[:, 0, 0]
+        return cast(Float64Array, np.sqrt(squares))
+
+    def _judge(self, active: IntArray, trial: _Trial, accepted: BoolArray) -> None:
+        """Count refused steps, and let the next ones be longer or shorter."""
+        length = self._measure(trial.latents - self.latents[active], active)
+        longest = self._longest[active]
+        shorter = np.minimum(longest, np.maximum(length, _SHORTEST_STEP)) / 2
+        self._longest[active] = np.where(
+            self._is_exact[active], np.where(accepted, 2 * longest, shorter), longest
+        )
+        self._n_refused[active] = np.where(accepted, 0, self._n_refused[active] + 1)
 
     def _learn(self, active: IntArray, trial: _Trial, which: IntArray) -> None:
         """Remember what exact gradients say of the curvature along steps, taken or refused."""
@@ -138,6 +174,7 @@ class Descent:
         self.latents[images] = trial.latents[which]
         self.value[images] = trial.value[which]
         self._gradient[images] = trial.gradient[which]
+        self._is_known[images] = True
         curved = np.flatnonzero(trial.is_approximated)
         self.hessian[active[curved]] = trial.hessian[curved]
 
