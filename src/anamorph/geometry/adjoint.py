@@ -76,9 +76,9 @@ class RecordedPath:
         self._has_mean = penalty[0] > 0  # if not, G removes it
         total = paths.sum_over_space(v, self._has_mean)
         self._mean = (total / (n_steps * math.prod(v.shape[2:]))).astype(v.dtype)
-        self._steps = [v * v.dtype.type(1 / n_steps)]
-        self._momenta = [self._multiply(v, inverse=False)]
-        self._warps = [-self._steps[0]]
+        self._steps: list[Array] = [v * v.dtype.type(1 / n_steps)]
+        self._momenta: list[Array] = [self._multiply(v, inverse=False)]
+        self._warps: list[Array] = [-self._steps[0]]
         follow(self, n_steps - 1)
         self.displacement = self._warps[-1]
 
@@ -156,7 +156,8 @@ class RecordedPath:
         return multiply_operator(fields, *self._operator, inverse=inverse, mean=mean)
 
     def _average(self, fields: Array) -> Array:
-        return fields.mean(axis=self._axes)
+        mean: Array = fields.mean(axis=self._axes)
+        return mean
 
     def _turned(self, step: Array, momentum: Array) -> Array:
         """Return w = D(id - s)' u."""

@@ -59,9 +59,7 @@ def mode_standard_deviations(latent_precision: ArrayLike) -> Vector:
     return np.asarray(np.sqrt(np.diag(inverse(latent_precision, "latent precision A"))))
 
 
-def draw_latents(
-    precision: ArrayLike, n_samples: int, generator: np.random.Generator
-) -> Matrix:
+def draw_latents(precision: ArrayLike, n_samples: int, generator: np.random.Generator) -> Matrix:
     """Draw z ~ N(0, P^-1).
 
     Parameters

@@ -2,11 +2,11 @@
 
 Far from the optimum, steps are those of Gauss-Newton (Algorithm 7), whose gradient comes with each
 shooting but is approximate where images are warped. Once it promises little, adjoint shooting gives
-the exact gradient, differences of warped images the exact effect of each latent, and the Hessian
-of Gauss-Newton with that effect becomes a metric that learns: each pair of a step and the change of the exact gradient along it corrects the metric (BFGS with Powell's damping),
-whether the step was taken or refused. A refused step thus makes the next one shorter, and needs no
-line search; the kinks that linear interpolation has between voxels become directions of high
-curvature.
+the exact gradient, differences of warped images the exact effect of each latent, and the Hessian of
+Gauss-Newton with that effect becomes a metric that learns: each pair of a step and the change of
+the exact gradient along it corrects the metric (BFGS with Powell's damping), whether the step was
+taken or refused. A refused step thus makes the next one shorter, and needs no line search; the
+kinks that linear interpolation has between voxels become directions of high curvature.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ class Descent:
         """
         most = np.where(self._is_known[active], _MOST_HALVINGS, 0)
         refused: BoolArray = self._n_refused[active] > most
-        return refused & ~self._is_exact[active]
+        is_exact: BoolArray = self._is_exact[active]
+        return refused & ~is_exact
 
     def _next_steps(self, active: IntArray) -> Float64Array:
         """Return Newton steps: if approximate, halved as often as refused; if exact, not too long.
@@ -189,7 +190,7 @@ class Descent:
 
     def _metric(self, active: IntArray) -> Float64Array:
         """Return the Hessian corrected by all pairs that are remembered, (n, K, K)."""
-        metric = self.hessian[active]
+        metric: Float64Array = self.hessian[active]
         for pair in range(_MOST_PAIRS):
             metric = corrected_metric(
                 metric, self._steps[active, pair], self._changes[active, pair]
@@ -245,9 +246,11 @@ class _Trial:
 
     def _pushed(self, which: IntArray) -> Derivatives:
         warped = self._warped
-        some = (field[which] for field in (warped.log_likelihood, warped.gradient, warped.hessian))
+        some = Derivatives(
+            warped.log_likelihood[which], warped.gradient[which], warped.hessian[which]
+        )
         displacement = None if self._displacement is None else self._displacement[which]
-        return self._generator.pushed(Derivatives(*some), displacement)
+        return self._generator.pushed(some, displacement)
 
 
 def corrected_metric(
@@ -257,7 +260,7 @@ def corrected_metric(
 
     Where the gradient changes by less than a metric expects, or against the step, the change is
     moved towards what is expected (Powell's damping), so that the metric stays positive definite.
-    Steps of zero correct nothing.
+    Steps so short that gradients change by little more than rounding correct nothing.
 
     Parameters
     ----------
@@ -267,7 +270,7 @@ def corrected_metric(
     expected = (metric @ step[..., None])[..., 0]
     length = (step * expected).sum(axis=1)
     found = (step * change).sum(axis=1)
-    is_step = length > 0
+    is_step = length > _SHORTEST_STEP**2
     length = np.where(is_step, length, 1.0)
     share = np.where(
         found >= _DAMPING * length,

@@ -223,9 +223,7 @@ class Generator:
 
         Parameters are those of `log_likelihood`, and what is returned is weighted as there.
         """
-        return self.pushed(
-            self.warped_derivatives(appearance, displacement, images), displacement
-        )
+        return self.pushed(self.warped_derivatives(appearance, displacement, images), displacement)
 
     def warped_derivatives(
         self, appearance: Array, displacement: Array | None, images: Array
@@ -304,10 +302,8 @@ class Generator:
             The images meant.
         """
         layout, parameters = self.settings.layout, self.parameters
-        some, slopes, warp = (
-            fields[which] for fields in (appearance, gradient, path.displacement)
-        )
-        found = array_namespace(some).zeros((len(which), layout.n_latents))
+        some, slopes, warp = (fields[which] for fields in (appearance, gradient, path.displacement))
+        found: Float64Array = array_namespace(some).zeros((len(which), layout.n_latents))
         adjoint = path.differentiate(slope_batch(some, slopes, warp), which)
         found[:, layout.shape] += _rows(adjoint) @ _rows(parameters.shape_basis).T
         if layout.n_appearance:
@@ -352,7 +348,7 @@ class Generator:
         no_motion = xp.zeros((0, n_dims, n_voxels), effects.dtype)
         no_slopes = xp.zeros((1, n_channels, n_dims, n_voxels), effects.dtype)
         gradient = xp.empty((n_images, n_latents))
-        products = xp.empty((n_images, n_latents, n_latents))
+        products: Float64Array = xp.empty((n_images, n_latents, n_latents))
         g, h = _flat(warped.gradient), _flat(warped.hessian)
         multiply = kernels_for(effects, _CHAIN_RULES).latent_derivatives
         for n in range(n_images):

@@ -327,7 +327,10 @@ def slope_voxels(
             locate_piece(displacement[n], coordinates, shape, first, near, far, fraction)
             out[n, :, first : first + size] = 0
             front = out[n, 0, first : first + size]
-            upper, left = out[n, n_dims - 2, first : first + size], out[n, n_dims - 1, first : first + size]
+            upper, left = (
+                out[n, n_dims - 2, first : first + size],
+                out[n, n_dims - 1, first : first + size],
+            )
             for c in range(images.shape[1]):
                 image, line = images[n, c], weights[n, c, first : first + size]
                 for x in range(size):
