@@ -25,6 +25,23 @@ def _find_run(part: int, first: int, stride: int, span: int) -> tuple[int, int, 
     return max(last - stride, first + stride), last, -stride, stride - span
 
 
+@formula
+def _add_derivative(
+    out: Array, factor: float, before: Array, after: Array, momentum: Array
+) -> None:
+    for x in range(out.size):
+        out[x] = turned(out[x], factor, twice_derivative(before[x], after[x], momentum[x]))
+
+
+@formula
+def _add_divergence(
+    out: Array, factor: float, before: Array, after: Array, m_before: Array, m_after: Array
+) -> None:
+    for x in range(out.size):
+        change = twice_divergence(before[x], after[x], m_before[x], m_after[x])
+        out[x] = turned(out[x], factor, change)
+
+
 @kernel
 def multiply_transposed_jacobian(steps: Array, momentum: Array, shape: Shape, out: Array) -> None:
     """Set out = D(id - s)' u: out_j = u_j - sum_i (d_j s_i) u_i.
@@ -42,9 +59,10 @@ def multiply_transposed_jacobian(steps: Array, momentum: Array, shape: Shape, ou
                 for first in range(0, total.size, span):
                     for part in range(3):
                         begin, end, before, after = _find_run(part, first, stride, span)
-                        for x in range(begin, end):
-                            change = twice_derivative(s[x + before], s[x + after], u[x])
-                            total[x] = turned(total[x], half, change)
+                        _add_derivative(
+                            total[begin:end], half, s[begin + before : end + before],
+                            s[begin + after : end + after], u[begin:end],
+                        )  # fmt: skip
             stride = span
 
 
@@ -71,12 +89,14 @@ def multiply_jacobian(
                 for first in range(0, total.size, span):
                     for part in range(3):
                         begin, end, before, after = _find_run(part, first, stride, span)
-                        for x in range(begin, end):
-                            change = twice_derivative(s[x + before], s[x + after], m[x])
-                            total[x] = turned(total[x], minus_half, change)
-                        for x in range(begin, end):
-                            change = twice_divergence(
-                                u[x + before], u[x + after], m[x + before], m[x + after]
-                            )
-                            push[x] = turned(push[x], half, change)
+                        low, high = begin + before, end + before
+                        next_low, next_high = begin + after, end + after
+                        _add_derivative(
+                            total[begin:end], minus_half, s[low:high], s[next_low:next_high],
+                            m[begin:end],
+                        )  # fmt: skip
+                        _add_divergence(
+                            push[begin:end], half, u[low:high], u[next_low:next_high],
+                            m[low:high], m[next_low:next_high],
+                        )  # fmt: skip
             stride = span
