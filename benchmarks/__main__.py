@@ -1,7 +1,7 @@
 """All ratios, one after the other."""
 
-from benchmarks import geometry, model, solvers
+from benchmarks import encoding, geometry, model, solvers
 
-for benchmark in (geometry, solvers, model):
+for benchmark in (geometry, solvers, model, encoding):
     benchmark.main()
     print()

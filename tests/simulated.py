@@ -335,9 +335,9 @@ def multiply_translations(monkeypatch, gain):
     The momentum of a translation is conserved along a geodesic, so that the total velocity after
     the first step is the gain times that of the initial velocity.
     """
-    exact = paths._sum_over_space
+    exact = paths.sum_over_space
 
-    def inexact(fields, greens_function):
-        return float(np.squeeze(gain)) * exact(fields, greens_function)
+    def inexact(fields, is_penalised):
+        return float(np.squeeze(gain)) * exact(fields, is_penalised)
 
-    monkeypatch.setattr(paths, "_sum_over_space", inexact)
+    monkeypatch.setattr(paths, "sum_over_space", inexact)

@@ -247,6 +247,7 @@ _MODULES = [
         "steps",
         "spectrum",
         "geodesics",
+        "jacobians",
         "derivatives",
         "stencils",
         "smoothing",

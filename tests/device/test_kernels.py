@@ -8,6 +8,7 @@ import pytest
 import anamorph
 from anamorph.arrays.devices import to_host
 from anamorph.geometry import momentum, pull, push, shoot, velocity
+from anamorph.geometry.adjoint import RecordedPath
 from anamorph.geometry.operators import field_momentum
 from anamorph.kernels.compile import sources
 from anamorph.likelihoods import LIKELIHOODS
@@ -78,6 +79,26 @@ def test_shooting_with_short_and_long_steps(gpu, space):
         assert relative_error(ours.get(), theirs) < 1e-5
 
 
+@every_space
+def test_adjoint_shooting_with_short_and_long_steps(gpu, space):
+    v = velocity(random_fields(space, len(space), n_images=3), PENALTY)
+    largest = np.abs(v).max(axis=tuple(range(1, v.ndim)), keepdims=True)
+    v = (v * np.array([1, 2.5, 7]).reshape(largest.shape) / largest).astype(np.float32)
+    covector, which = random_fields(space, len(space), 1, n_images=3), np.array([2, 0])
+    found = []
+    for place in (np.asarray, gpu.asarray):
+        path = RecordedPath(place(v), PENALTY, (1.5, 0.7, 2.0)[: len(space)], 3)
+        found.append(
+            [
+                path.displacement,
+                path.differentiate(place(covector)),
+                path.differentiate(place(covector[which]), place(which)),
+            ]
+        )
+    for theirs, ours in zip(*found, strict=True):
+        assert relative_error(ours.get(), theirs) < 2e-5
+
+
 @pytest.mark.parametrize(
     ("space", "is_packed", "most_numbers"),
     [((7, 5), False, 1000), ((3, 3, 4), True, 1000), ((4, 5), True, 60)],  # the last one by one
@@ -130,3 +151,29 @@ def test_derivatives(gpu, name, layout):
         results.append([to_host(item) for item in found])
     for ours, theirs in zip(results[1], results[0], strict=True):
         assert relative_error(ours, theirs) < 1e-5
+
+
+@pytest.mark.parametrize("name", sorted(LIKELIHOODS))
+def test_exact_derivatives(gpu, monkeypatch, name):
+    monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)  # each takes a simulation long
+    settings, parameters, latents, images = simulated.random_problem(
+        name, n_images=3, space=(4, 5), decimation=0.7, n_steps=2
+    )
+    results = []
+    for place in (np.asarray, gpu.asarray):
+        generator = Generator(settings, parameters.beside(place([0.0])))
+        z, f = place(latents), place(images)
+        appearance, path = generator.appearance(z), generator.record(z)
+        warped = generator.warped_derivatives(appearance, path.displacement, f)
+        which = place(np.array([2, 0]))
+        hessian = generator.latent_derivatives(
+            appearance, generator.pushed(warped, path.displacement)
+        )[1] + generator.prior_of(z)
+        found = [
+            generator.exact_gradient(path, appearance, warped.gradient, which),
+            generator.exact_hessian(z, hessian, f),
+            generator.guesses.regressed(f),
+        ]
+        results.append([to_host(item) for item in found])
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        assert relative_error(ours, theirs) < 1e-4

@@ -13,6 +13,11 @@ TWINS = {
     "warps": {
         "pull_voxels": "some hundreds of voxels located at a time, or one thread per voxel",
         "push_voxels": "one thread per image, or atomic additions",
+        "slope_voxels": "some hundreds of voxels located at a time, or one thread per voxel",
+    },
+    "jacobians": {
+        "multiply_transposed_jacobian": "runs of rows, or sums in registers",
+        "multiply_jacobian": "runs of rows, or sums in registers",
     },
     "steps": {
         "transposed_jacobian_step": "pieces of rows in cache, or one thread per voxel",

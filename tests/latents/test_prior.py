@@ -10,6 +10,7 @@ from anamorph.latents import (
     draw_latents,
     mode_standard_deviations,
     prior_precision,
+    ridge_regression,
     starting_latents,
     whitening,
 )
@@ -53,7 +54,7 @@ def test_drawing_needs_a_positive_definite_precision():
         mode_standard_deviations,
         lambda a: draw_latents(a, 1, np.random.default_rng()),
     ):
-        with pytest.raises(NotPositiveDefiniteError, match="latent precision A"):
+        with pytest.raises(NotPositiveDefiniteError, match="precision"):
             function(np.diag([1.0, -1.0]))
 
 
@@ -172,3 +173,17 @@ def test_whitening_refuses_impossible_sums():
         whitening(np.eye(2), [0.0, np.inf], 10)
     with pytest.raises(ValueError, match=r"latent_sum must have shape \(2,\), got \(3,\)"):
         whitening(np.eye(2), np.zeros(3), 10)
+
+
+def test_regression_finds_latents_from_noisy_features():
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((3, 200))
+    latents, others = rng.standard_normal((2, 60, 3))
+    features = latents @ weights + 0.5 * rng.standard_normal((60, 200))
+    regression = ridge_regression(features, latents)
+    found = (others @ weights) @ regression.T
+    assert np.abs(found - others).mean() < 0.1
+
+
+def test_regression_on_nothing_says_nothing():
+    assert not ridge_regression(np.zeros((4, 7)), np.ones((4, 2))).any()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from anamorph.geometry.adjoint import RecordedPath
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.encoding import best_guesses, encode, improve, propose
 from anamorph.model.generator import Generator
@@ -119,14 +120,13 @@ def golden_gains(monkeypatch, name, start):
 
 @every_golden
 def test_encoding_ends_where_the_reference_does_or_higher(monkeypatch, name):
-    # `encode` leaves an image alone when a step gains less than three thousandths of a nat.
-    assert (golden_gains(monkeypatch, name, np.zeros_like) > -0.01).all()
+    # `encode` leaves an image alone when a step promises less than a hundredth of a nat.
+    assert (golden_gains(monkeypatch, name, np.zeros_like) > -0.02).all()
 
 
 @every_golden
-def test_a_second_start_loses_nothing(monkeypatch, name):
-    # Shape gradients are approximate, so that where steps end depends a little on the start.
-    assert (golden_gains(monkeypatch, name, lambda latents: None) > -0.05).all()
+def test_starting_from_guesses_loses_nothing(monkeypatch, name):
+    assert (golden_gains(monkeypatch, name, lambda latents: None) > -0.02).all()
 
 
 # ---- properties
@@ -192,10 +192,7 @@ def test_encoding_finds_a_mode(likelihood, layout):
 
     for n, z in enumerate(encoded.latents):
         best = minimize(value, z, args=(n,), method="Nelder-Mead").fun
-        # Gauss-Newton on approximate shape gradients stops a little early, MODEL.md says how much
-        # (up to 7 nats for a gaussian image); without warps it is exact.
-        slack = 0.02 if layout == "appearance" else 7.0
-        assert value(z, n) - best < slack
+        assert value(z, n) - best < 0.03
 
 
 @every_likelihood
@@ -206,6 +203,7 @@ def test_the_evidence_without_warps_is_the_integral(likelihood):
     )
     generator = Generator(settings, parameters)
     encoded = encode(generator, images, tolerance=1e-6)
+    assert encoded.covariance is None
     precision = float(generator.prior_precision[0, 0])
     for n, image in enumerate(images):
         grid = np.linspace(encoded.latents[n, 0] - 3, encoded.latents[n, 0] + 3, 1201)[:, None]
@@ -249,13 +247,14 @@ def test_images_start_from_the_most_probable_guess(likelihood, layout):
     guesses = generator.guesses.latents
     assert len(guesses) == (1 if layout == "appearance" else 256)
     assert not guesses[0].any()
-    found = best_guesses(generator, images)
-    for image, latents in zip(images[:3], found, strict=False):
+    found, best = best_guesses(generator, images)
+    for image, latents, value in zip(images[:3], found, best, strict=False):
         repeated = np.repeat(image[None], len(guesses), axis=0)
         values = simulated.log_likelihoods(settings, parameters, guesses, repeated)
         values += generator.log_prior(guesses)
         chosen = np.flatnonzero((guesses == latents).all(axis=1))[0]
         assert values[chosen] > values.max() - 1e-5 * np.abs(values).max()
+        assert value == pytest.approx(values[chosen], rel=1e-5, abs=1e-3)
 
 
 def test_large_images_have_fewer_guesses(monkeypatch):
@@ -275,26 +274,133 @@ def test_no_image_is_shot_more_often_than_allowed(likelihood, most):
 
 @every_likelihood
 @pytest.mark.parametrize("layout", ["joint", "shape"])
-def test_two_starts_share_the_shootings_that_are_allowed(likelihood, layout):
+def test_a_model_that_is_far_too_sure_is_encoded_within_what_is_allowed(likelihood, layout):
     settings, parameters, _, images = simulated.random_problem(likelihood, layout)
     generator = Generator(settings, replace(parameters, mean=3 * parameters.mean))
-    most = 32  # what the two starts may need
+    most = 32
     encoded = encode(generator, images, most, 0.0)
     assert encoded.n_shootings.max() <= most
+    assert np.isfinite(encoded.latents).all()
+    assert np.isfinite(encoded.log_evidence).all()
 
 
 def test_shootings_are_counted(monkeypatch):
     settings, parameters, _, images = simulated.random_problem("gaussian")
-    n_shot = 0
-    exact = Generator.displacement
-
-    def counting(self, latents):
-        nonlocal n_shot
-        n_shot += len(latents)
-        return exact(self, latents)
-
     generator = Generator(settings, parameters)
     assert len(generator.guesses.latents)  # they are warped once for all images
-    monkeypatch.setattr(Generator, "displacement", counting)
-    encoded = encode(generator, images)
-    assert encoded.n_shootings.sum() == n_shot
+    n_shot = {"record": 0, "differentiate": 0, "displacement": 0}
+
+    def count(owner, name, position):
+        exact = getattr(owner, name)
+
+        def counting(*arguments):
+            n_shot[name] += len(arguments[position])
+            return exact(*arguments)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(Generator, "record", 1)
+    count(RecordedPath, "differentiate", 1)
+    count(Generator, "displacement", 1)
+    encoded = encode(generator, images, exact_curvature=False)
+    assert encoded.n_shootings.sum() == n_shot["record"] + n_shot["differentiate"]
+    assert n_shot["displacement"] == 0
+    encode(generator, images)  # there and along each axis, once per image, or twice if far
+    per_image = 1 + settings.layout.n_latents
+    assert n_shot["displacement"] % per_image == 0
+    assert per_image * len(images) <= n_shot["displacement"] <= 2 * per_image * len(images)
+
+
+# ---- exact derivatives
+
+
+def values_at(settings, parameters, generator, images):
+    def value(latents):
+        found = simulated.log_likelihoods(settings, parameters, latents, images)
+        return found + generator.log_prior(latents)
+
+    return value
+
+
+@every_likelihood
+@pytest.mark.parametrize("layout", ["joint", "separate", "shape"])
+def test_exact_gradients_are_those_of_finite_differences(likelihood, layout):
+    settings, parameters, latents, images = simulated.random_problem(
+        likelihood, layout, n_images=4, missing=0.1, decimation=0.5
+    )
+    generator = Generator(settings, parameters)
+    z = 0.8 * latents + 0.1
+    path, appearance = generator.record(z), generator.appearance(z)
+    warped = generator.warped_derivatives(appearance, path.displacement, images)
+    exact = generator.exact_gradient(path, appearance, warped.gradient, np.arange(4))
+    approximate, _ = generator.latent_derivatives(
+        appearance, generator.pushed(warped, path.displacement)
+    )
+    value, step = values_at(settings, parameters, generator, images), 1e-3
+    expected = np.empty_like(exact)
+    for k, unit in enumerate(np.eye(z.shape[1])):
+        above, below = value(z + step * unit), value(z - step * unit)
+        expected[:, k] = -(above - below) / (2 * step)
+    expected -= z @ generator.prior_precision
+    error = np.abs(exact - expected)
+    assert np.median(error) < 5e-3 * np.abs(expected).mean()
+    # A difference sees kinks of linear interpolation that a derivative does not.
+    assert error.mean() < 0.1 * np.abs(approximate - expected).mean()
+
+
+@every_likelihood
+def test_exact_hessians_are_those_of_the_effects_of_latents(likelihood):
+    settings, parameters, latents, images = simulated.random_problem(
+        likelihood, n_images=2, missing=0.1
+    )
+    generator = Generator(settings, parameters)
+    proposal = propose(generator, images, latents, generator.displacement(latents))
+    found = generator.exact_hessian(latents, np.linalg.inv(proposal.covariance), images)
+    appearance, displacement = generator.appearance(latents), generator.displacement(latents)
+    hessian = generator.warped_derivatives(appearance, displacement, images).hessian
+
+    def warped(z):
+        moved = generator.warp(generator.appearance(z), generator.displacement(z))
+        return moved.astype(np.float64).reshape(len(z), settings.n_channels, -1)
+
+    step = 1e-3
+    effects = np.stack(
+        [
+            (warped(latents + step * u) - warped(latents - step * u)) / (2 * step)
+            for u in np.eye(latents.shape[1])
+        ],
+        axis=1,
+    )
+    for n in range(2):
+        matrices = simulated_matrices(hessian[n], settings.n_channels)
+        expected = np.einsum("kbv,bcv,mcv->km", effects[n], matrices, effects[n])
+        expected += generator.prior_precision
+        assert relative_error(found[n], expected) < 0.05
+
+
+def simulated_matrices(packed, size):
+    """Return packed or diagonal Hessians (P, *space) as matrices (C, C, voxel)."""
+    flat = packed.reshape(len(packed), -1).astype(np.float64)
+    full = np.zeros((size, size, flat.shape[1]))
+    pairs = [(i, i) for i in range(size)]
+    pairs += [(i, j) for i in range(size) for j in range(i + 1, size)]
+    for entry, (i, j) in zip(flat, pairs, strict=False):
+        full[i, j] = full[j, i] = entry
+    return full
+
+
+@every_likelihood
+def test_encoding_ends_where_exact_gradients_vanish(likelihood):
+    settings, parameters, _, images = simulated.random_problem(likelihood, missing=0.1)
+    generator = Generator(settings, parameters)
+    encoded = encode(generator, images, with_covariance=True)
+    z = encoded.latents
+    path, appearance = generator.record(z), generator.appearance(z)
+    warped = generator.warped_derivatives(appearance, path.displacement, images)
+    gradient = z @ generator.prior_precision + generator.exact_gradient(
+        path, appearance, warped.gradient, np.arange(len(z))
+    )
+    decrement = np.einsum("nk,nkm,nm->n", gradient, encoded.covariance, gradient) / 2
+    assert np.median(decrement) < 0.01
+    assert decrement.max() < 0.1  # at a kink the gradient does not vanish
+    assert encoded.n_shootings.mean() < 15

@@ -8,7 +8,7 @@ import pytest
 from anamorph import ShapeAppearanceModel
 from anamorph.arrays.batches import BatchPlanner
 from anamorph.arrays.devices import Machine
-from anamorph.model.generator import Generator, working_bytes
+from anamorph.model.generator import Generator, encoding_bytes
 from anamorph.model.predicting import Predictor
 from tests import simulated
 
@@ -43,7 +43,7 @@ def predictions(predictor, latents, images):
 @pytest.mark.parametrize(("n_at_once", "n_threads"), [(1, 2), (4, 1), (4, 2)])
 def test_memory_stays_within_the_budget(problem, name, n_at_once, n_threads):
     generator, latents, images = problem
-    budget = n_at_once * working_bytes(generator.settings)
+    budget = n_at_once * encoding_bytes(generator.settings)
     predictor = Predictor(generator, Machine("cpu", n_threads, budget))
     predict = predictions(predictor, latents, images)[name]
     tracemalloc.start()

@@ -113,19 +113,33 @@ def _apply_operator(
     array, d = check_vector_field(field, name, n_dims)
     space = array.shape[-d:]
     weights, size = check_penalty(penalty, VELOCITY_WEIGHTS), check_voxel_size(voxel_size, d)
-    if is_on_device(array):
-        on_device = symbol_on_device(weights, space, size, inverse=inverse)
-        n_fields = array.size // (d * math.prod(space))
-        kernels = kernels_for(array, "anamorph.kernels.cpu.spectrum")
-        room = kernels.empty_fields(n_fields, d, space)
-        room[:n_fields] = array.reshape(n_fields, d, *space)
-        mean = array_namespace(array).empty((n_fields, d), np.float32)  # required, not used
-        kernels.SymbolProduct(room, on_device, room, mean)()
-        applied: Array = room[:n_fields].reshape(array.shape)
-        return applied
-    symbol = packed_symbol(weights, space, size, array.dtype, inverse=inverse)
-    fields = array.reshape(-1, d, *space, 1)
-    return apply_symbol(fields, symbol, workers=n_threads()).reshape(array.shape)
+    fields = array.reshape(-1, d, *space)
+    product = multiply_operator(fields, weights, size, inverse=inverse)
+    return product.reshape(array.shape)
+
+
+def multiply_operator(
+    fields: Array,
+    penalty: tuple[float, ...],
+    voxel_size: tuple[float, ...],
+    *,
+    inverse: bool,
+    mean: Array | None = None,
+) -> Array:
+    """Return L or G times fields (N, d, *space); `mean`, (N, d), replaces the mean if given."""
+    n_fields, d, *space = fields.shape
+    if is_on_device(fields):
+        symbol = symbol_on_device(penalty, tuple(space), voxel_size, inverse=inverse)
+        kernels = kernels_for(fields, "anamorph.kernels.cpu.spectrum")
+        room = kernels.empty_fields(n_fields, d, tuple(space))
+        room[:n_fields] = fields
+        means = array_namespace(fields).empty((n_fields, d), np.float32) if mean is None else mean
+        kernels.SymbolProduct(room, symbol, room, means, is_mean_known=mean is not None)()
+        product: Array = room[:n_fields]
+        return product
+    symbol = packed_symbol(penalty, tuple(space), voxel_size, fields.dtype, inverse=inverse)
+    total = None if mean is None else mean[..., None] * math.prod(space)
+    return apply_symbol(fields[..., None], symbol, workers=n_threads(), total=total)[..., 0]
 
 
 @lru_cache(maxsize=16)

@@ -40,7 +40,8 @@ class BlockPath:
         self._blocks = Blocks(fields.shape[2:], len(fields))
         self._greens_function = greens_function
         self._step = fields.dtype.type(1 / n_steps)
-        self._total_velocity = _sum_over_space(fields, greens_function)
+        is_penalised = bool(greens_function[0].any())  # w0 > 0; if not, G removes the total
+        self._total_velocity = np.asarray(sum_over_space(fields, is_penalised).T)
         self._velocity = self._blocks.load(fields)
         self._is_short = self._takes_short_steps()
         self._momentum = np.empty_like(self._velocity)
@@ -184,13 +185,12 @@ class PlanePath(BlockPath):
         return np.asarray(total / norm, self._velocity.dtype)
 
 
-def _sum_over_space(fields: Array, greens_function: Array) -> Array:
-    """Return the sum of v over space, (d, lane), which stays the same along the path.
+def sum_over_space(fields: Array, is_penalised: bool) -> Array:
+    """Return the sum of v over space, (N, d), which stays the same along the path.
 
     A push conserves totals, and the Jacobian adds sum(d_j v . L v) = 0, since differences are
     antisymmetric and commute with L. In float32 it must be kept, not recomputed: G would multiply
-    the rounding errors of the total of u by 1/w0.
+    the rounding errors of the total of u by 1/w0. Without w0, G removes the total.
     """
-    is_penalised = bool(greens_function[0].any())  # w0 > 0; if not, G removes the total
-    total = fields.sum(axis=tuple(range(2, fields.ndim)), dtype=np.float64)
-    return np.asarray(total.T * is_penalised)
+    total: Array = fields.sum(axis=tuple(range(2, fields.ndim)), dtype=np.float64)
+    return total * is_penalised

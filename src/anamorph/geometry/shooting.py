@@ -7,7 +7,7 @@
         psi = psi o (id - v/T)
 
 The momentum u is carried along step by step, which is more stable than pulling back the initial
-one, as Algorithm 4 is printed. The algorithm stands here once, in `_follow`; the operations come
+one, as Algorithm 4 is printed. The algorithm stands here once, in `follow`; the operations come
 from a `Path`, of which there is one for processors and one for GPUs. Small planes take the same
 steps in one compiled call, see `kernels.cpu.geodesics`.
 """
@@ -115,7 +115,7 @@ def shoot(
     return end if final is None else (end, final.reshape(array.shape))
 
 
-def _follow(path: Path, n_steps: int) -> None:
+def follow(path: Path, n_steps: int) -> None:
     """Take steps of Algorithm 4, see the top of this file; a new path has taken the first one."""
     for _ in range(n_steps):
         path.carry_momentum()
@@ -151,7 +151,7 @@ def _shoot_in_blocks(
         part = slice(*bounds)
         path = make_path(fields[part], operator, greens_function, n_steps)
         n_taken = path.take_short_steps(n_steps - 1) if isinstance(path, PlanePath) else 0
-        _follow(path, n_steps - 1 - n_taken)
+        follow(path, n_steps - 1 - n_taken)
         displacement[part] = path.displacement
         if velocity is not None:
             velocity[part] = path.velocity
@@ -184,7 +184,7 @@ def _shoot_on_device(
     for first in range(0, len(fields), most):
         part = slice(first, first + most)
         path = make_path(fields[part], *symbols, penalty[0] > 0, n_steps, displacement[part])
-        _follow(path, n_steps - 1)
+        follow(path, n_steps - 1)
         if velocity is not None:
             velocity[part] = path.velocity
     return displacement

@@ -15,7 +15,12 @@ from anamorph.arrays.devices import array_namespace, is_on_device, kernels_for
 from anamorph.arrays.typing import Array
 from anamorph.geometry.fields import check_image_and_displacement, check_vector_field
 from anamorph.kernels.cpu.volumes import pull_volumes, push_volumes
-from anamorph.kernels.cpu.warps import coordinates_of_voxels, pull_voxels, push_voxels
+from anamorph.kernels.cpu.warps import (
+    coordinates_of_voxels,
+    pull_voxels,
+    push_voxels,
+    slope_voxels,
+)
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
 # Images are warped in parts that stay in a processor's cache.
@@ -99,6 +104,38 @@ def push_batch(images: Array, warps: Array) -> Array:
         _warp(_PUSH[warps.shape[1]], images[piece], warps[piece[0]], out[piece])
 
     run_parallel(push_piece, pieces)
+    return out
+
+
+def slope_batch(images: Array, weights: Array, warps: Array) -> Array:
+    """Return the derivative of sum(weights * pull(images, warps)) with respect to the warps.
+
+    That is sum_c weights_c grad(image_c)(psi), (N, d, *space), where grad is the derivative of
+    linear interpolation as it is: constant along an axis within a cell, with jumps between cells.
+
+    Parameters
+    ----------
+    images, weights : (N, C, *space)
+    warps : (N, d, *space)
+        Displacements; all contiguous.
+    """
+    out, n_images, space = np.empty_like(warps), len(images), images.shape[2:]
+    flat = [fields.reshape(*fields.shape[:2], -1) for fields in (images, weights, warps, out)]
+    if is_on_device(images):
+        kernels_for(images, "anamorph.kernels.cpu.warps").slope_voxels(*flat, space)
+        return out
+    flat.insert(3, coordinates_of_voxels(space, images.dtype))
+    if n_images >= n_threads():
+        pieces = [(slice(*bounds), (0, flat[0].shape[2])) for bounds in _split_images(images)]
+    else:
+        pieces = [(slice(None), slab) for slab in slabs(flat[0].shape[2], n_threads())]
+
+    def slope_piece(piece: tuple[slice, tuple[int, int]]) -> None:
+        some, slab = piece
+        image, weight, warp, coordinates, slopes = flat
+        slope_voxels(image[some], weight[some], warp[some], coordinates, slopes[some], space, *slab)
+
+    run_parallel(slope_piece, pieces)
     return out
 
 

@@ -1,8 +1,8 @@
 """The prior over the latent variables z, and the latents that a fit starts from.
 
-Encoding and evidence use the precision P = lambda1 A + lambda2 C of the joint log-probability;
-random images and the spread of modes use A alone, z ~ N(0, A^-1). A fit starts from z ~ N(0, I),
-one draw per image identity, centred and whitened over all images.
+Encoding, evidence and the first guesses of encoding use one prior, z ~ N(0, P^-1), with the
+precision P = lambda1 A + lambda2 C of the joint log-probability. A fit starts from z ~ N(0, I), one
+draw per image identity, centred and whitened over all images.
 """
 
 from __future__ import annotations
@@ -59,15 +59,13 @@ def mode_standard_deviations(latent_precision: ArrayLike) -> Vector:
     return np.asarray(np.sqrt(np.diag(inverse(latent_precision, "latent precision A"))))
 
 
-def draw_latents(
-    latent_precision: ArrayLike, n_samples: int, generator: np.random.Generator
-) -> Matrix:
-    """Draw z ~ N(0, A^-1).
+def draw_latents(precision: ArrayLike, n_samples: int, generator: np.random.Generator) -> Matrix:
+    """Draw z ~ N(0, P^-1).
 
     Parameters
     ----------
-    latent_precision : array_like, (K, K)
-        A, positive definite.
+    precision : array_like, (K, K)
+        P of `prior_precision`, or any other that is positive definite.
     n_samples : int
         Number of draws.
     generator : numpy.random.Generator
@@ -76,9 +74,34 @@ def draw_latents(
     -------
     ndarray, (n_samples, K)
     """
-    factor = cholesky(latent_precision, "latent precision A")  # A = L L', so cov(L^-T e) = A^-1
+    factor = cholesky(precision, "precision of the latents")  # P = L L', so cov(L^-T e) = P^-1
     noise = generator.standard_normal((n_samples, len(factor)))
     return np.asarray(np.linalg.solve(factor.T, noise.T).T, dtype=np.float64)
+
+
+def ridge_regression(features: ArrayLike, latents: ArrayLike) -> Matrix:
+    """Return the matrix R, (K, V), with which R x is about the latents of features x.
+
+    The weight of the ridge is the one of 25 that predicts each row best from all others.
+
+    Parameters
+    ----------
+    features : array_like, (M, V)
+        Rows x, centred; V may be much larger than M.
+    latents : array_like, (M, K)
+    """
+    features, latents = np.asarray(features, np.float64), np.asarray(latents, np.float64)
+    variances, axes = np.linalg.eigh(features @ features.T)
+    if not variances[-1] > 0:
+        return np.zeros((latents.shape[1], features.shape[1]))
+    turned = axes.T @ latents
+    errors, weights = [], variances[-1] * np.geomspace(1e-6, 1, 25)
+    for weight in weights:
+        kept = variances / (variances + weight)
+        residual = latents - axes @ (kept[:, None] * turned)
+        errors.append(np.sum((residual / (1 - (axes**2) @ kept)[:, None]) ** 2))
+    weight = weights[int(np.argmin(errors))]
+    return np.asarray((axes @ (turned / (variances + weight)[:, None])).T @ features)
 
 
 def starting_latents(seed: int, identities: Sequence[int | str], n_components: int) -> Matrix:

@@ -2,11 +2,13 @@
 
 One step has two halves: `propose` finds the step from the derivatives at z, `improve` halves it,
 image by image, until it does not make things worse. In a fit, sites propose while they answer one
-question, and improve when they answer the next.
+question, and improve when they answer the next. `model.descent` goes on to a true optimum, for
+images that are not part of a fit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,11 +17,10 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.latents import log_determinant
+from anamorph.model.descent import Descent
 from anamorph.model.generator import Generator, slack
 
 _MOST_HALVINGS = 8
-_MOST_SHOOTINGS_PER_STEP = _MOST_HALVINGS + 2  # the last takes an image back to where it was
-_SHOOTINGS_PER_HEAT = 16
 
 
 @dataclass
@@ -157,30 +158,49 @@ class Encoded:
         ln p(f | model) by Laplace's approximation:
         ln p(f | z) - z'Pz/2 + ln|P|/2 - ln|H|/2.
     n_shootings : (N,)
-        How often each image was warped by a new geodesic, which is what encoding costs.
+        How often each image was warped by a new geodesic or a geodesic was differentiated, which
+        is what finding the mode costs.
+    covariance : (N, K, K) or None
+        S_n = H^-1 there, if asked for.
     """
 
     latents: Float64Array
     log_evidence: Float64Array
     n_shootings: IntArray
+    covariance: Float64Array | None = None
 
     def to_host(self) -> Encoded:
         """Return the same as NumPy arrays."""
-        return Encoded(*map(to_host, (self.latents, self.log_evidence, self.n_shootings)))
+        return Encoded(
+            *map(to_host, (self.latents, self.log_evidence, self.n_shootings, self.covariance))
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Encoded]) -> Encoded:
+        """Return the parts of a collection of images as one."""
+        covariances = [part.covariance for part in parts if part.covariance is not None]
+        return cls(
+            np.concatenate([part.latents for part in parts]),
+            np.concatenate([part.log_evidence for part in parts]),
+            np.concatenate([part.n_shootings for part in parts]),
+            np.concatenate(covariances) if covariances else None,
+        )
 
 
 def encode(
     generator: Generator,
     images: Array,
     max_shootings: int = 60,
-    tolerance: float = 3e-3,
+    tolerance: float = 0.01,
     start: Float64Array | None = None,
+    *,
+    exact_curvature: bool = True,
+    with_covariance: bool = False,
 ) -> Encoded:
     """Find the most probable latents of images (N, C, *space).
 
-    An image is finished when a step gains less than `tolerance` nats, or when the next one might
-    shoot it more often than `max_shootings`. Each image starts both from the mean and from its
-    best guess, and continues from the better of the two after some shootings.
+    An image is finished when its Newton decrement, the gain that one more step promises, is less
+    than `tolerance` nats, or when the next step might shoot it more often than `max_shootings`.
 
     Parameters
     ----------
@@ -190,110 +210,49 @@ def encode(
     max_shootings : int
         Per image, 60 by default.
     tolerance : float
-        In nats, 3e-3 by default.
+        In nats, 0.01 by default.
     start : (N, K), optional
-        Latents to start from, instead of the mean and the best guess.
+        Latents to start from. By default the better of two: what a regression on the image says,
+        and the most probable of the model's own guesses.
+    exact_curvature : bool
+        Whether evidence and covariance use the exact effect of the latents on the image, found by
+        K more shootings, as is the default, or the approximate effect that steps are made with.
+    with_covariance : bool
+        Whether to return the covariances S_n too; not by default.
 
     Returns
     -------
     Encoded
     """
-    has_guesses = start is None and len(generator.guesses.latents) > 1
     if start is None:
-        n_latents = generator.settings.layout.n_latents
-        start = array_namespace(images).zeros((len(images), n_latents))
-    descent = _Descent.at(generator, start)
-    if has_guesses:
-        other = _Descent.at(generator, best_guesses(generator, images))
-        for heat in (descent, other):
-            heat.take_steps(generator, images, _SHOOTINGS_PER_HEAT, tolerance)
-        descent.take_better(generator, other)
-    descent.take_steps(generator, images, max_shootings, tolerance)
-    final = propose(generator, images, descent.latents, descent.displacement)
+        guess, value = best_guesses(generator, images)
+        descent = Descent(generator, images, guess, value, exact_curvature=exact_curvature)
+        descent.visit(generator.guesses.regressed(images))
+    else:
+        descent = Descent(generator, images, start, exact_curvature=exact_curvature)
+        descent.visit(start)
+    descent.take_steps(max_shootings, tolerance)
+    hessian = descent.hessian
+    factor = np.linalg.cholesky(hessian)
     log_evidence = (
-        final.log_likelihood
-        + generator.log_prior(descent.latents)
+        descent.value
         + 0.5 * log_determinant(generator.prior_precision)
-        - 0.5 * final.log_determinant
+        - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
     )
-    return Encoded(descent.latents, log_evidence, descent.n_shootings)
+    covariance = np.linalg.inv(hessian) if with_covariance else None
+    return Encoded(descent.latents, log_evidence, descent.n_shootings, covariance)
 
 
-@dataclass
-class _Descent:
-    """Gauss-Newton steps that some images have taken so far.
+def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Float64Array]:
+    """Return for each image (N, C, *space) the most probable guess.
 
-    Attributes
-    ----------
+    Guesses are warped once for all images, so that looking at them costs no shooting.
+
+    Returns
+    -------
     latents : (N, K)
-    displacement : (N, d, *space) or None
-    log_likelihood : (N,)
-        ln p(f | z), after the first step.
-    n_shootings : (N,)
-    is_done : (N,) bool
-        Where another step would not pay.
-    """
-
-    latents: Float64Array
-    displacement: Array | None
-    log_likelihood: Float64Array
-    n_shootings: IntArray
-    is_done: BoolArray
-
-    @classmethod
-    def at(cls, generator: Generator, latents: Float64Array) -> _Descent:
-        """Return a descent that starts from latents (N, K)."""
-        number, xp = len(latents), array_namespace(latents)
-        return cls(
-            latents.copy(),
-            generator.displacement(latents),
-            xp.full(number, -np.inf),
-            xp.ones(number, np.intp),
-            xp.zeros(number, bool),
-        )
-
-    def take_steps(
-        self, generator: Generator, images: Array, max_shootings: int, tolerance: float
-    ) -> None:
-        """Take steps while they gain more than `tolerance` nats and `max_shootings` allow it."""
-        while True:
-            may_continue = self.n_shootings + _MOST_SHOOTINGS_PER_STEP <= max_shootings
-            active = np.flatnonzero(~self.is_done & may_continue)
-            if not len(active):
-                return
-            some, latents = images[active], self.latents[active]
-            here = None if self.displacement is None else self.displacement[active]
-            proposal = propose(generator, some, latents, here)
-            before = proposal.log_likelihood + generator.log_prior(latents)
-            encoding, improved = improve(
-                generator, some, latents, proposal.step, proposal.log_likelihood
-            )
-            after = encoding.log_likelihood + generator.log_prior(encoding.latents)
-            self.latents[active] = encoding.latents
-            self.log_likelihood[active] = encoding.log_likelihood
-            if self.displacement is not None:
-                self.displacement[active] = encoding.displacement
-            self.n_shootings[active] += 1 + encoding.n_halvings
-            self.is_done[active] = ~improved | (after - before <= tolerance)
-
-    def take_better(self, generator: Generator, other: _Descent) -> None:
-        """Continue from where another descent is, for each image that is better there."""
-        mine = self.log_likelihood + generator.log_prior(self.latents)
-        better = np.flatnonzero(other.log_likelihood + generator.log_prior(other.latents) > mine)
-        self.latents[better] = other.latents[better]
-        self.log_likelihood[better] = other.log_likelihood[better]
-        if self.displacement is not None and other.displacement is not None:
-            self.displacement[better] = other.displacement[better]
-        self.is_done[better] = other.is_done[better]
-        self.n_shootings += other.n_shootings
-
-
-def best_guesses(generator: Generator, images: Array) -> Float64Array:
-    """Return for each image (N, C, *space) the latents (N, K) of the guess that is most probable.
-
-    From the mean alone, Gauss-Newton ends in a poor local optimum for one image in twenty-five, and
-    from the best guess for as many others. Guesses are warped once for all images, so that looking
-    at them costs no shooting.
+    value : (N,)
+        ln p(f | z) - z'Pz/2 of the guess.
     """
     guesses = generator.guesses
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
@@ -304,4 +263,4 @@ def best_guesses(generator: Generator, images: Array) -> Float64Array:
     values *= generator.settings.decimation
     values += generator.log_prior(guesses.latents)
     best: Float64Array = guesses.latents[values.argmax(axis=1)]
-    return best
+    return best, values.max(axis=1)

@@ -13,11 +13,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from anamorph.arrays.batches import split_evenly
-from anamorph.arrays.devices import array_namespace, beside, find_gpu, is_on_device, kernels_for
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.devices import (
+    array_namespace,
+    beside,
+    find_gpu,
+    is_on_device,
+    kernels_for,
+    to_host,
+)
+from anamorph.arrays.typing import Array, Float64Array, IntArray
 from anamorph.geometry import shoot
-from anamorph.geometry.warps import pull_batch, push_batch
-from anamorph.latents import draw_latents
+from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
+from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
+from anamorph.latents import draw_latents, ridge_regression
 from anamorph.likelihoods.base import Derivatives
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
@@ -26,6 +34,7 @@ Number = TypeVar("Number", float, Float64Array)
 
 _CHAIN_RULES = "anamorph.kernels.cpu.derivatives"
 _MOST_GUESSES = 256
+_TANGENT_LENGTH = 0.1  # in posterior standard deviations
 _MOST_GUESS_BYTES = 2**26
 _GUESSING_BYTES, _GUESSING_BYTES_ON_GPU = 2**26, 2**32  # for guesses that are made at a time
 # Fields are float32: a log-likelihood is known only up to this share of itself.
@@ -46,6 +55,18 @@ def working_bytes(settings: Settings) -> int:
     return 4 * math.prod(s.space) * numbers_per_voxel
 
 
+def encoding_bytes(settings: Settings) -> int:
+    """Return how many bytes it takes to encode one image: what to tell a `BatchPlanner`.
+
+    Besides `working_bytes`, either the steps of a geodesic that adjoint shooting goes back along,
+    or what each latent does to the warped image.
+    """
+    s = settings
+    recorded = n_recorded_fields(s.n_steps) * s.n_dims
+    effects = s.layout.n_latents * s.n_channels
+    return working_bytes(s) + 4 * math.prod(s.space) * max(recorded, effects)
+
+
 @dataclass(frozen=True)
 class Guesses:
     """Images that a model thinks likely, to start from when an image is encoded.
@@ -56,10 +77,24 @@ class Guesses:
         The first is zero, the mean image.
     warped : (M, C, *space)
         a' = a(psi) of these latents.
+    centre : (C, *space)
+        The mean of images drawn with these latents.
+    regression : (K, C, *space)
+        Latents are about the products of these fields with an image less that mean: a ridge
+        regression of the latents on images that are drawn with their noise.
     """
 
     latents: Float64Array
     warped: Array
+    centre: Array
+    regression: Array
+
+    def regressed(self, images: Array) -> Float64Array:
+        """Return latents (N, K) of images (N, C, *space), in which NaN counts as the mean."""
+        residuals = np.nan_to_num(images - self.centre).reshape(len(images), -1)
+        flat = self.regression.reshape(len(self.regression), -1)
+        latents: Float64Array = (residuals @ flat.T).astype(np.float64)
+        return latents
 
 
 @dataclass(frozen=True)
@@ -110,14 +145,14 @@ class Generator:
 
     @cached_property
     def guesses(self) -> Guesses:
-        """Guesses drawn from z ~ N(0, A^-1), always the same: as many as are cheap to keep.
+        """Guesses drawn from the prior of the latents, always the same: as many as are cheap.
 
         Without warps the mean is the only one, since there is but one optimum to be found.
         """
         kept = _MOST_GUESS_BYTES // self.parameters.mean.nbytes
         number = min(max(kept, 1), _MOST_GUESSES) if self.settings.layout.n_shape else 1
         draws = np.random.default_rng(0)
-        drawn = draw_latents(self.parameters.latent_precision, number, draws)
+        drawn = draw_latents(self.prior_precision, number, draws)
         drawn[0] = 0
         latents = self.own(drawn)
         warped = np.empty_like(self.parameters.mean, shape=(number, *self.parameters.mean.shape))
@@ -125,7 +160,19 @@ class Generator:
         for some in split_evenly(slice(0, number), room // working_bytes(self.settings)):
             displacement = self.displacement(latents[some])
             warped[some] = self.warp(self.appearance(latents[some]), displacement)
-        return Guesses(latents, warped)
+        centre, regression = self._regress(drawn, warped, draws)
+        return Guesses(latents, warped, self.own(centre), self.own(regression))
+
+    def _regress(
+        self, latents: Float64Array, warped: Array, draws: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Return mean and regression of `Guesses`, in memory."""
+        likelihood = self.settings.likelihood
+        noise_variance = 1 / self.parameters.noise_precision
+        images = likelihood.draw(to_host(likelihood.expectation(warped)), noise_variance, draws)
+        centre = images.mean(axis=0)
+        fields = ridge_regression((images - centre).reshape(len(images), -1), latents)
+        return centre, fields.reshape(-1, *centre.shape).astype(np.float32)
 
     def appearance(self, latents: Float64Array) -> Array:
         """Return a = mu + Wa z, (N, C, *space), of latents (N, K)."""
@@ -136,11 +183,19 @@ class Generator:
         """Return the displacement of psi = shoot(Wv z), (N, d, *space); None if nothing moves."""
         if self.settings.layout.n_shape == 0:
             return None
-        weights = latents[:, self.settings.layout.shape]
-        velocity = _combine(weights, self.parameters.shape_basis)
-        return shoot(
-            velocity, self.settings.shape_penalty, self.settings.voxel_size, self.settings.n_steps
-        )
+        s = self.settings
+        return shoot(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+
+    def record(self, latents: Float64Array) -> RecordedPath | None:
+        """Return the geodesics of latents (N, K), which can be differentiated; None without."""
+        if self.settings.layout.n_shape == 0:
+            return None
+        s = self.settings
+        return RecordedPath(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+
+    def _velocity(self, latents: Float64Array) -> Array:
+        """Return v = Wv z, (N, d, *space)."""
+        return _combine(latents[:, self.settings.layout.shape], self.parameters.shape_basis)
 
     def warp(self, appearance: Array, displacement: Array | None) -> Array:
         """Return a' = a(psi) of appearances (N, C, *space) and displacements (N, d, *space)."""
@@ -172,18 +227,32 @@ class Generator:
 
         Parameters are those of `log_likelihood`, and what is returned is weighted as there.
         """
+        return self.pushed(self.warped_derivatives(appearance, displacement, images), displacement)
+
+    def warped_derivatives(
+        self, appearance: Array, displacement: Array | None, images: Array
+    ) -> Derivatives:
+        """Return the same with respect to the warped appearance a', where images are."""
         warped = self.settings.likelihood.derivatives(
             self.warp(appearance, displacement), images, self.parameters.noise_precision
         )
         factor = self.settings.decimation
-        stacked = np.concatenate([warped.gradient, warped.hessian], axis=1)
-        if factor != 1:
-            stacked *= np.float32(factor)
-        pushed = stacked if displacement is None else push_batch(stacked, displacement)
-        n_channels = appearance.shape[1]
+        if factor == 1:
+            return warped
         return Derivatives(
-            factor * warped.log_likelihood, pushed[:, :n_channels], pushed[:, n_channels:]
+            factor * warped.log_likelihood,
+            np.float32(factor) * warped.gradient,
+            np.float32(factor) * warped.hessian,
         )
+
+    def pushed(self, warped: Derivatives, displacement: Array | None) -> Derivatives:
+        """Return derivatives with respect to a, given those with respect to a'."""
+        if displacement is None:
+            return warped
+        n_channels = self.settings.n_channels
+        stacked = np.concatenate([warped.gradient, warped.hessian], axis=1)
+        pushed = push_batch(stacked, displacement)
+        return Derivatives(warped.log_likelihood, pushed[:, :n_channels], pushed[:, n_channels:])
 
     def shape_derivatives(self, appearance: Array, derivatives: Derivatives) -> tuple[Array, Array]:
         """Return gradient (N, d, *space) and packed Hessian with respect to the velocity."""
@@ -222,6 +291,78 @@ class Generator:
         )
         return gradient, hessian
 
+    def exact_gradient(
+        self, path: RecordedPath, appearance: Array, gradient: Array, which: IntArray
+    ) -> Float64Array:
+        """Return the exact gradient of -ln p(f | z) with respect to z, (n, K), of some images.
+
+        Parameters
+        ----------
+        path : RecordedPath
+            Of the latents: adjoint shooting takes the gradient back to their beginnings.
+        appearance, gradient : (N, C, *space)
+            a, and the derivative of -ln p(f | z) with respect to a'.
+        which : (n,) integers
+            The images meant.
+        """
+        layout, parameters = self.settings.layout, self.parameters
+        some, slopes, warp = (fields[which] for fields in (appearance, gradient, path.displacement))
+        found: Float64Array = array_namespace(some).zeros((len(which), layout.n_latents))
+        adjoint = path.differentiate(slope_batch(some, slopes, warp), which)
+        found[:, layout.shape] += _rows(adjoint) @ _rows(parameters.shape_basis).T
+        if layout.n_appearance:
+            pushed = push_batch(slopes, warp)
+            found[:, layout.appearance] += _rows(pushed) @ _rows(parameters.appearance_basis).T
+        return found
+
+    def exact_hessian(
+        self, latents: Float64Array, hessian: Float64Array, images: Array
+    ) -> Float64Array:
+        """Return J'HJ + P, (N, K, K), with J what latents do to the warped image, exactly.
+
+        Columns of J are differences between the warped images of z and of latents a small step
+        away, along the axes of the posterior that an approximate Hessian gives: K shootings.
+
+        Parameters
+        ----------
+        latents : (N, K)
+        hessian : (N, K, K)
+            The approximate one, with the prior.
+        images : (N, C, *space)
+        """
+        axes = np.linalg.cholesky(np.linalg.inv(hessian))
+        appearance, displacement = self.appearance(latents), self.displacement(latents)
+        here = self.warp(appearance, displacement)
+        effects = np.empty_like(here, shape=(*latents.shape, *here.shape[1:]))  # J
+        for k in range(latents.shape[1]):
+            moved = latents + _TANGENT_LENGTH * axes[:, :, k]
+            there = self.warp(self.appearance(moved), self.displacement(moved))
+            effects[:, k] = (there - here) / np.float32(_TANGENT_LENGTH)
+        products = self._curvature(
+            effects, self.warped_derivatives(appearance, displacement, images)
+        )
+        inverse = np.linalg.inv(axes)
+        result: Float64Array = inverse.swapaxes(1, 2) @ products @ inverse + self.prior_of(latents)
+        return result
+
+    def _curvature(self, effects: Array, warped: Derivatives) -> Float64Array:
+        """Return J'HJ, (N, K, K), given J, (N, K, C, *space): each image has a basis of its own."""
+        n_images, n_latents, n_channels, *space = effects.shape
+        xp, n_dims, n_voxels = array_namespace(effects), len(space), math.prod(space)
+        no_motion = xp.zeros((0, n_dims, n_voxels), effects.dtype)
+        no_slopes = xp.zeros((1, n_channels, n_dims, n_voxels), effects.dtype)
+        gradient = xp.empty((n_images, n_latents))
+        products: Float64Array = xp.empty((n_images, n_latents, n_latents))
+        g, h = _flat(warped.gradient), _flat(warped.hessian)
+        multiply = kernels_for(effects, _CHAIN_RULES).latent_derivatives
+        for n in range(n_images):
+            one = slice(n, n + 1)
+            multiply(
+                *(_flat(effects[n]), no_motion, n_latents, no_slopes),
+                *(g[one], h[one], gradient[one], products[one]),
+            )
+        return products
+
     def expected_images(
         self, latents: Float64Array, *, warped: bool = True, coloured: bool = True
     ) -> Array:
@@ -243,6 +384,10 @@ def _combine(weights: Float64Array, basis: Array) -> Array:
     flat = basis.reshape(len(basis), math.prod(basis.shape[1:]))
     product = weights.astype(basis.dtype) @ flat
     return product.reshape(len(weights), *basis.shape[1:])
+
+
+def _rows(fields: Array) -> Array:
+    return fields.reshape(len(fields), math.prod(fields.shape[1:]))
 
 
 def _flat(images: Array) -> Array:

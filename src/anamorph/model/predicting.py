@@ -13,7 +13,7 @@ from anamorph.arrays.batches import BatchPlanner, usable_gpu_bytes
 from anamorph.arrays.devices import Machine, chosen_device, to_host
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.model.encoding import Encoded, encode
-from anamorph.model.generator import Generator, working_bytes
+from anamorph.model.generator import Generator, encoding_bytes
 from anamorph.model.progress import ImageCounter
 
 Result = TypeVar("Result")
@@ -60,7 +60,7 @@ class Predictor:
             generator = generator.on_gpu
             usable = usable_gpu_bytes(machine.memory_budget) - generator.parameters.n_bytes
             budget = int(_SHARE_ON_GPU * max(0, usable))
-        planner = BatchPlanner(working_bytes(settings), budget, on_gpu)
+        planner = BatchPlanner(encoding_bytes(settings), budget, on_gpu)
         counter = ImageCounter(n_images)
 
         def run_task(part: slice) -> Result:
@@ -78,11 +78,7 @@ class Predictor:
             return encode(generator, generator.own(images.read(part))).to_host()
 
         parts = self.in_parts(encode_part, len(images))
-        return Encoded(
-            np.concatenate([part.latents for part in parts]),
-            np.concatenate([part.log_evidence for part in parts]),
-            np.concatenate([part.n_shootings for part in parts]),
-        )
+        return Encoded.joined(parts)
 
     def expected_images(
         self, latents: Float64Array, *, warped: bool = True, coloured: bool = True

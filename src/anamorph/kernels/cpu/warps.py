@@ -19,6 +19,7 @@ from anamorph.kernels.formulas.interpolation import (
     between_four,
     shared,
     shared_by_four,
+    slopes_between_four,
 )
 
 _PIECE = 512  # voxels at a time: what is known of them stays in the first-level cache
@@ -120,6 +121,43 @@ def _gather_2d(
     return between_four(
         image[upper + left], image[upper + right], image[lower + left], image[lower + right], fy, fx
     )
+
+
+@formula
+def gather_slopes(
+    image: Array, near: IntArray, far: IntArray, fraction: Array, x: int, shape: Shape
+) -> tuple[float, float, float]:
+    """Differentiate `gather` with respect to z, y and x; in planes the first is 0."""
+    y, z = len(shape) - 2, len(shape) - 3
+    left, right, fx = np.uintp(near[y + 1, x]), np.uintp(far[y + 1, x]), fraction[y + 1, x]
+    upper, lower, fy = np.uintp(near[y, x]), np.uintp(far[y, x]), fraction[y, x]
+    if len(shape) == 2:
+        _, slope_y, slope_x = _gather_slopes_2d(image, upper, lower, left, right, fy, fx)
+        return slope_y - slope_y, slope_y, slope_x
+    front, back, fz = np.uintp(near[z, x]), np.uintp(far[z, x]), fraction[z, x]
+    value, slope_y, slope_x = _gather_slopes_2d(
+        image, front + upper, front + lower, left, right, fy, fx
+    )
+    behind, behind_y, behind_x = _gather_slopes_2d(
+        image, back + upper, back + lower, left, right, fy, fx
+    )
+    return behind - value, between(slope_y, behind_y, fz), between(slope_x, behind_x, fz)
+
+
+@formula
+def _gather_slopes_2d(
+    image: Array,
+    upper: np.uintp,
+    lower: np.uintp,
+    left: np.uintp,
+    right: np.uintp,
+    fy: float,
+    fx: float,
+) -> tuple[float, float, float]:
+    a, b = image[upper + left], image[upper + right]
+    c, d = image[lower + left], image[lower + right]
+    slope_y, slope_x = slopes_between_four(a, b, c, d, fy, fx)
+    return between_four(a, b, c, d, fy, fx), slope_y, slope_x
 
 
 @formula
@@ -261,3 +299,43 @@ def push_voxels(
                 image, line = out[n, c], images[n, c, first : first + size]
                 for x in range(size):
                     scatter(image, near, far, fraction, x, shape, line[x])
+
+
+@kernel
+def slope_voxels(
+    images: Array,
+    weights: Array,
+    displacement: Array,
+    coordinates: Array,
+    out: Array,
+    shape: Shape,
+    start: int,
+    stop: int,
+) -> None:
+    """Fill in the derivative of sum(weights * pulled images) with respect to the displacement.
+
+    images, weights : (N, C, voxel); displacement, out : (N, d, voxel); coordinates : (d, voxel).
+    start, stop : which voxels of each image to compute.
+    """
+    n_dims = len(shape)
+    places = np.empty((2, n_dims, _PIECE), np.int32)
+    fractions = np.empty((n_dims, _PIECE), displacement.dtype)
+    for n in range(out.shape[0]):
+        for first in range(start, stop, _PIECE):
+            size = min(_PIECE, stop - first)
+            near, far, fraction = places[0, :, :size], places[1, :, :size], fractions[:, :size]
+            locate_piece(displacement[n], coordinates, shape, first, near, far, fraction)
+            out[n, :, first : first + size] = 0
+            front = out[n, 0, first : first + size]
+            upper, left = (
+                out[n, n_dims - 2, first : first + size],
+                out[n, n_dims - 1, first : first + size],
+            )
+            for c in range(images.shape[1]):
+                image, line = images[n, c], weights[n, c, first : first + size]
+                for x in range(size):
+                    along_z, along_y, along_x = gather_slopes(image, near, far, fraction, x, shape)
+                    if n_dims == 3:
+                        front[x] += line[x] * along_z
+                    upper[x] += line[x] * along_y
+                    left[x] += line[x] * along_x

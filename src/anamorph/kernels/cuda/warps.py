@@ -28,9 +28,10 @@ from anamorph.kernels.formulas.interpolation import (
     between_four,
     shared,
     shared_by_four,
+    slopes_between_four,
 )
 
-_ONE = np.float32(1)
+_ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @device_function
@@ -76,6 +77,14 @@ def add_2d(plane, upper, lower, left, right, fy, fx, value):
     cuda.atomic.add(plane, shifted(upper, right), to_b)
     cuda.atomic.add(plane, shifted(lower, left), to_c)
     cuda.atomic.add(plane, shifted(lower, right), to_d)
+
+
+@device_function
+def slopes_2d(image, upper, lower, left, right, fy, fx):
+    """Return the derivatives of `interpolate_2d` with respect to fy and fx."""
+    a, b = image[shifted(upper, left)], image[shifted(upper, right)]
+    c, d = image[shifted(lower, left)], image[shifted(lower, right)]
+    return slopes_between_four(a, b, c, d, fy, fx)
 
 
 @device_kernel
@@ -143,6 +152,56 @@ def push_voxels(images: Any, displacement: Any, out: Any, space: tuple[int, ...]
     """Set `out` to images pushed to id + displacement: the transpose of `pull_voxels`."""
     out.fill(0)
     _for_each_voxel(_push_voxels, images, displacement, out, space)
+
+
+@device_kernel
+def _slope_voxels(images, weights, displacement, out, shape, n_voxels):
+    """Differentiate one voxel of one image with respect to the displacement there."""
+    n, voxel = divided_quickly(cuda.grid(1), n_voxels)
+    if n >= out.shape[0]:
+        return
+    last = len(shape) - 1
+    nx, ny = read_length(shape[last]), read_length(shape[last - 1])
+    z, y, x = find_coordinates(voxel, shape)
+    left, right, fx = find_corners(displacement[n, last, voxel], x, 1, shape[last])
+    upper, lower, fy = find_corners(displacement[n, last - 1, voxel], y, nx, shape[last - 1])
+    along_z, along_y, along_x = _ZERO, _ZERO, _ZERO
+    if len(shape) == 2:
+        for c in range(images.shape[1]):
+            weight, image = weights[n, c, voxel], images[n, c]
+            slope_y, slope_x = slopes_2d(image, upper, lower, left, right, fy, fx)
+            along_y += weight * slope_y
+            along_x += weight * slope_x
+    else:
+        front, back, fz = find_corners(displacement[n, 0, voxel], z, multiplied(nx, ny), shape[0])
+        front_upper, front_lower = added(front, upper), added(front, lower)
+        back_upper, back_lower = added(back, upper), added(back, lower)
+        for c in range(images.shape[1]):
+            weight, image = weights[n, c, voxel], images[n, c]
+            ahead = interpolate_2d(image, front_upper, front_lower, left, right, fy, fx)
+            behind = interpolate_2d(image, back_upper, back_lower, left, right, fy, fx)
+            ahead_y, ahead_x = slopes_2d(image, front_upper, front_lower, left, right, fy, fx)
+            behind_y, behind_x = slopes_2d(image, back_upper, back_lower, left, right, fy, fx)
+            along_z += weight * (behind - ahead)
+            along_y += weight * between(ahead_y, behind_y, fz)
+            along_x += weight * between(ahead_x, behind_x, fz)
+        out[n, 0, voxel] = along_z
+    out[n, last - 1, voxel] = along_y
+    out[n, last, voxel] = along_x
+
+
+def slope_voxels(
+    images: Any, weights: Any, displacement: Any, out: Any, space: tuple[int, ...]
+) -> None:
+    """Fill in the derivative of sum(weights * pulled images) with respect to the displacement.
+
+    images, weights : (N, C, voxel); displacement, out : (N, d, voxel)
+    """
+    n_images, _, n_voxels = images.shape
+    shape = tuple(map(as_divisor, space))
+    _slope_voxels(
+        n_images * n_voxels, images, weights, displacement, out, shape, as_divisor(n_voxels)
+    )
 
 
 def _for_each_voxel(

@@ -21,6 +21,14 @@ def between_four(a: float, b: float, c: float, d: float, fy: float, fx: float) -
 
 
 @formula
+def slopes_between_four(
+    a: float, b: float, c: float, d: float, fy: float, fx: float
+) -> tuple[float, float]:
+    """Return the derivatives of `between_four` with respect to fy and fx."""
+    return between(c - a, d - b, fx), between(b - a, d - c, fy)
+
+
+@formula
 def shared(value: float, fraction: float) -> tuple[float, float]:
     """Return what the points before and after receive of a value: the transpose of `between`."""
     after = fraction * value

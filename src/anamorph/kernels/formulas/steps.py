@@ -42,3 +42,11 @@ def turned(momentum: float, half_scale: float, twice_sum: float) -> float:
     the factor.
     """
     return momentum + half_scale * twice_sum
+
+
+@formula
+def twice_divergence(
+    before: float, after: float, momentum_before: float, momentum_after: float
+) -> float:
+    """Return 2 d_j (u_i m_j), from u_i and m_j on both sides of a voxel along axis j."""
+    return after * momentum_after - before * momentum_before
