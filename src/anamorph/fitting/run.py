@@ -180,4 +180,4 @@ def run_fit(
             checkpoints.write(state)
         n_done, n_images = len(state.objective), state.latents.n_images
         tell(Progress(n_done, ending.n_iter, n_images, state.objective, state.seconds))
-    return state
+    return fit.finish(state)

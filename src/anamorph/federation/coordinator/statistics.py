@@ -65,7 +65,7 @@ def federated_statistics(
     digest.update(parameters.shape_basis.tobytes())
     name = f"statistics{digest.hexdigest()}"
     federated = FederatedSites(
-        transport, model.settings_, name, 0, is_secure=is_secure, timeout=timeout
+        transport, model.generator_.settings, name, 0, is_secure=is_secure, timeout=timeout
     )
     federated.join(sites)
     federated.restore(0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from anamorph.federation.protocol.errors import MessageError
+from anamorph.fitting.leave_one_out import WEIGHTS
 from anamorph.fitting.sums import ANALYSES, FIELDS, MOVING
 from anamorph.model.settings import Settings
 
@@ -45,6 +46,7 @@ def answer_shapes(
         "squares": (n_channels,),
         "observed": (n_channels,),
         "n_unimproved": (),
+        "errors_by_weight": (len(WEIGHTS),),
         "count": (n_channels, *space),
         "total": (n_channels, *space),
     }
@@ -76,9 +78,11 @@ def parameter_shapes(settings: Settings) -> dict[str, Shape]:
 
 def check_arguments(question: str, settings: Settings, arguments: Mapping[str, Any]) -> None:
     """Raise a MessageError unless a question has exactly the arguments that it needs."""
+    n_latents = settings.layout.n_latents
     expected: dict[str, dict[str, Shape | type]] = {
         "start_latents": {"seed": int},
         "transform_latents": {"move": dict},
+        "leave_one_out": {"inverse_scatter": (n_latents, n_latents), "n_images": int},
         "statistics": {"groups": list},
     }
     wanted = expected.get(question, {})
