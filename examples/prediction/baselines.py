@@ -105,9 +105,7 @@ class _Linear:
         return [self._models[int(choice)].predict(row) for choice in choices]
 
 
-def ridge_regression(
-    rows: Float64, row: Float64, choices: Sequence[float]
-) -> list[Float64]:
+def ridge_regression(rows: Float64, row: Float64, choices: Sequence[float]) -> list[Float64]:
     """Regress all numbers on those that are seen, by their inner products over images."""
     mean, seen = rows.mean(axis=0), ~np.isnan(row)
     centred = rows - mean
@@ -149,9 +147,7 @@ def predictions(baseline: Baseline, split: Split, choices: Sequence[float]) -> l
     method, rows = baseline.make(), _rows(split.training)
     usable = [choice for choice in choices if choice < len(rows) - 1]
     found = [method(rows, row, usable) for row in _rows(split.observed)]
-    images = [
-        np.reshape([row[n] for row in found], split.test.shape) for n in range(len(usable))
-    ]
+    images = [np.reshape([row[n] for row in found], split.test.shape) for n in range(len(usable))]
     return images + images[-1:] * (len(choices) - len(usable))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -317,6 +317,17 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             )
         return self._generator
 
+    @overload
+    def transform(self, X: Images, *, return_cov: Literal[False] = False) -> Float64Array: ...  # noqa: N803
+
+    @overload
+    def transform(
+        self,
+        X: Images,  # noqa: N803
+        *,
+        return_cov: Literal[True],
+    ) -> tuple[Float64Array, Float64Array]: ...
+
     def transform(
         self,
         X: Images,  # noqa: N803
@@ -403,6 +414,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         return self._predictor.displacement(self._checked_latents(Z))
 
+    @overload
+    def impute(self, X: Images, *, return_std: Literal[False] = False) -> Array: ...  # noqa: N803
+
+    @overload
+    def impute(self, X: Images, *, return_std: Literal[True]) -> tuple[Array, Array]: ...  # noqa: N803
+
     def impute(
         self,
         X: Images,  # noqa: N803
@@ -419,20 +436,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Whether to return also the standard deviation of each voxel that was filled in, noise
             included; it is 0 where images were observed.
         """
-        images, deviations = (
-            self.image_format_.to_user(some) for some in self.imputed_images(X, return_std=True)
-        )
+        images, deviations = (self.image_format_.to_user(some) for some in self.imputed_images(X))
         return (images, deviations) if return_std else images
 
-    def imputed_images(
-        self,
-        X: Images,  # noqa: N803
-        *,
-        return_std: bool = False,
-    ) -> Array | tuple[Array, Array]:
-        """Return what `impute` does, always with channels first: (N, C, *space)."""
-        images, deviations = self._imputer.impute(self.checked_images(X))
-        return (images, deviations) if return_std else images
+    def imputed_images(self, X: Images) -> tuple[Array, Array]:  # noqa: N803
+        """Return the images and deviations of `impute`, always with channels first."""
+        return self._imputer.impute(self.checked_images(X))
 
     def sample_posterior(
         self,
@@ -530,7 +539,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self._settings = settings
         self._decimation = self.decimation
         self._generator = Generator(settings.for_new_images, parameters)
-        self._predicting_generator = Generator(settings.for_prediction, parameters)
         self.mean_ = parameters.mean
         self.appearance_basis_ = parameters.appearance_basis
         self.shape_basis_ = parameters.shape_basis
@@ -548,8 +556,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def _imputer(self) -> Predictor:
         """What predicts hidden voxels, as sure of others as it should be."""
-        check_is_fitted(self, "mean_")
-        return Predictor(self._predicting_generator, self.machine)
+        generator = replace(self.generator_, settings=self._settings.for_prediction)
+        return Predictor(generator, self.machine)
 
     def _checked_posterior(self, Z: ArrayLike, covariance: ArrayLike) -> Posterior:  # noqa: N803
         latents, given = self._checked_latents(Z), np.asarray(covariance, np.float64)

@@ -159,11 +159,10 @@ class Fit:
         if not self.settings.estimates_weight:
             return state
         latents, likelihood = state.latents, self.settings.likelihood
-        loading = _LEAST_SCATTER * np.diag(latents.scatter).max() * np.eye(len(latents.scatter))
         self.sites.publish(state.parameters)
         sums = self.sites.ask(
             "leave_one_out",
-            inverse_scatter=np.linalg.inv(latents.scatter + loading),
+            inverse_scatter=np.linalg.inv(latents.scatter + self._penalty_scatter(state)),
             n_images=latents.n_images,
         )
         weight, parameters = best_weight(sums["errors_by_weight"]), state.parameters
@@ -174,6 +173,22 @@ class Fit:
             parameters = replace(parameters, noise_precision=precision)
         weight = min(1.0, weight * self.settings.decimation)
         return replace(state, parameters=parameters, prediction_weight=weight)
+
+    def _penalty_scatter(self, state: State) -> Float64Array:
+        """Return what the penalties of the bases add to ZZ', where images determine the bases.
+
+        Column k of the bases minimises c^z_kk w'Hw / 2 + (lambda_1 N + lambda_2 c^z_kk) w'Lw / 2,
+        less a linear term: its penalty counts for (lambda_1 N + lambda_2 c^z_kk) c_kk / w'Hw images
+        more. The Hessian w'Hw of a latent is that of S_n less the prior.
+        """
+        latents, parameters = state.latents, state.parameters
+        weights = np.diag(self._basis_weights(latents)) * np.diag(parameters.basis_energy)
+        # Before the first iteration nothing is known of S_n.
+        spread = np.maximum(np.diag(latents.covariance_sum), _LEAST_SCATTER)
+        prior = np.diag(parameters.prior_precision(self.settings))
+        curvature = np.maximum(latents.n_images / spread - prior, _LEAST_SCATTER)
+        least = _LEAST_SCATTER * np.diag(latents.scatter).max()
+        return np.diag(np.maximum(weights / curvature, least))
 
     def regroup(self, state: State) -> State:
         """Return the state for the sites that answer now, where others answered before.

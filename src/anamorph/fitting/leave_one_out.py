@@ -6,7 +6,7 @@ are the residuals that they leave, and the surer it is of what it sees. How sure
 bases that have not seen the image, for several weights w of the likelihood.
 
 The bases that have not seen an image follow from its influence. Given its latents z and residual
-r = f - E[f | z], and M = (ZZ')^-1, least squares without it have
+r = f - E[f | z], and M = (ZZ' + Q)^-1 with Q for the penalties, least squares without it have
 
     B_ = B - r a',   mu_ = mu - r / (N (1 - h)),   a = M z / (1 - h),   h = z'Mz + 1/N,
 
@@ -43,7 +43,7 @@ _SEED_OF_BOXES = 29
 # The influence of an image that latents explain on their own is not known: 1 - h would be 0.
 _MOST_LEVERAGE = 0.9
 # Weights that predict equally well but for this share of the error: the least sure is taken.
-_EQUAL = 0.01
+_EQUAL = 0.015
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Cohesion:
     Attributes
     ----------
     inverse_scatter : (K, K)
-        M = (ZZ')^-1.
+        M = (ZZ' + Q)^-1, where Q is what the penalties of the bases count for.
     n_images : int
         N, at all sites.
     """
@@ -109,7 +109,9 @@ def errors_without(
     )
     is_seen = ~np.isnan(images)
     residual = np.where(is_seen, images - expected, np.float32(0))
-    matrix, vector = _normal_equations(generator, images, latents, displacement, is_hidden, leverage)
+    matrix, vector = _normal_equations(
+        generator, images, latents, displacement, is_hidden, leverage
+    )
     prior = beside(latents, generator.parameters.latent_precision)
     precision = beside(images, generator.parameters.noise_precision).reshape(-1, *(1,) * len(space))
     in_box = is_hidden[:, None] & is_seen

@@ -57,8 +57,8 @@ class Likelihood(ABC):
     #: Added to the pushed Hessian of the shape update, to keep it positive.
     shape_loading: ClassVar[float] = 0.0
 
-    #: Least Hessian of a voxel by which Pearson residuals are divided: one voxel that the model held
-    #: for impossible would outweigh all others.
+    #: Least Hessian of a voxel by which Pearson residuals are divided: one voxel that the model
+    #: held for impossible would outweigh all others.
     least_curvature: ClassVar[float] = 0.0
 
     #: Whether there is a noise variance per channel to estimate.

@@ -59,7 +59,7 @@ def paired_noise(n_latents: int, n_draws: int = N_DRAWS) -> Float64Array:
 
 def expect_images(generator: Generator, posterior: Posterior) -> tuple[Array, Array]:
     """Return the mean and the variance of E[f | z] over a posterior, each (N, C, *space)."""
-    total, squares = 0, 0
+    total = squares = np.zeros(())
     for latents in posterior.draws(paired_noise(posterior.latents.shape[1])):
         images = generator.expected_images(latents).astype(np.float64)
         total, squares = total + images, squares + images**2

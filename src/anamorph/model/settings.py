@@ -230,6 +230,7 @@ def completed_settings(
         n_steps=arguments["n_steps"],
         decimation=1.0 if is_estimated else arguments["decimation"],
         estimates_weight=is_estimated,
+        prediction_weight=None,
         **penalties,
     )
 
