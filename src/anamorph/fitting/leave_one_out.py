@@ -42,8 +42,10 @@ _HIDDEN_SHARE = 0.29
 _SEED_OF_BOXES = 29
 # The influence of an image that latents explain on their own is not known: 1 - h would be 0.
 _MOST_LEVERAGE = 0.9
-# Weights that predict equally well but for this share of the error: the least sure is taken.
-_EQUAL = 0.015
+# Weights predict equally well if they forgo no more than the first share of what the best one
+# gains, and the second of its error: of these, the least sure is taken.
+_FORGONE, _ADDED = 0.05, 0.015
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ def best_weight(errors: Float64Array) -> float:
     Of weights that predict (nearly) equally well, it is the smallest. Where no weight makes a
     difference, as without bases, it is 1.
     """
-    limit = (1 + _EQUAL) * errors.min()
-    if errors[-1] <= limit:
-        return 1.0 if errors[0] <= limit else WEIGHTS[int(errors.argmin())]
+    least = errors.min()
+    if errors.max() - least <= _ROUNDING * least:
+        return 1.0
+    limit = least + min(_FORGONE * (errors[-1] - least), _ADDED * least)
     return min(weight for weight, error in zip(WEIGHTS, errors, strict=True) if error <= limit)
