@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import numpy as np
 
 from anamorph import ShapeAppearanceModel
 from anamorph.storage.replace import replacing
+from examples.paper.provenance import joined, present_provenance
 from examples.prediction.baselines import (
     BASELINES,
     probabilistic_pca,
@@ -104,31 +106,41 @@ def tasks_of(datasets: Iterable[str], n_splits: int, numbers: Iterable[int]) -> 
     ]
 
 
-def kept(task: Task, data: Path | None, work: Path) -> dict[str, float]:
-    """Return the result of a task: computed now, or kept from before."""
+def kept(task: Task, data: Path | None, work: Path) -> dict[str, Any]:
+    """Return the result of a task and where it was made: computed now, or kept from before."""
     path = work / task.file
     if not path.exists():
-        found = result_of(task, data)
+        started = time.perf_counter()
+        found: dict[str, Any] = dict(result_of(task, data))
+        found["made"] = present_provenance(0, "cpu", 1, time.perf_counter() - started)
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(found), encoding="utf-8")
         print(task, found, flush=True)
-    result: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
 
 
-def summary(results: dict[Task, dict[str, float]]) -> dict[str, Any]:
-    """Return mean and standard error over splits: by set of images, method and measure."""
+def summary(results: dict[Task, dict[str, Any]]) -> dict[str, Any]:
+    """Return mean and standard error over splits: by set of images, method and measure.
+
+    Each set has also "made": where its numbers come from.
+    """
     gathered: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for task, measures in results.items():
+    made: dict[str, list[dict[str, Any]]] = {}
+    for task, result in results.items():
         method = f"{task.method} {task.n_latents}" if task.n_latents else task.method
         entry = gathered.setdefault(task.dataset, {}).setdefault(method, {})
-        for name, value in measures.items():
-            entry.setdefault(name, []).append(value)
+        for name, value in result.items():
+            if name == "made":
+                made.setdefault(task.dataset, []).append(result["made"])
+            else:
+                entry.setdefault(name, []).append(value)
     return {
         dataset: {
             method: {name: _mean_and_error(values) for name, values in measures.items()}
             for method, measures in methods.items()
         }
+        | {"made": joined(made[dataset])}
         for dataset, methods in gathered.items()
     }
 

@@ -53,7 +53,7 @@ _COMPONENTS = Accepted(
     "an integer >= 1; with separate latents two", lambda _, value: checks.checked_components(value)
 )
 _WEIGHT = Accepted(
-    "a positive number, or auto",
+    "a positive number or 'auto'",
     lambda name, value: value if value == AUTO else checks.check_weight(name, value),
 )
 _BALANCE = Accepted("two numbers, > 0 and >= 0", lambda _, value: checks.checked_balance(value))
