@@ -157,7 +157,9 @@ def _mean_and_error(values: list[float]) -> dict[str, float]:
 def table(found: dict[str, Any], measure: str) -> str:
     """Return a table of one measure, in Markdown: a row for each set of images."""
     methods = [
-        m for m in next(iter(found.values())) if any(measure in e[m] for e in found.values())
+        method
+        for method in next(iter(found.values()))
+        if any(measure in entries.get(method, {}) for entries in found.values())
     ]
     lines = [f"| {measure} | " + " | ".join(methods) + " |", "|---|" + "---:|" * len(methods)]
     for dataset, entries in found.items():

@@ -67,10 +67,11 @@ def test_a_run_keeps_what_is_done_and_shows_mean_and_standard_error(tmp_path):
     tasks = [hidden.Task("drawn faces", "KNN", 0, n) for n in range(2)]
     results = {task: hidden.kept(task, None, tmp_path) for task in tasks}
     first = tmp_path / tasks[0].file
-    first.write_text(json.dumps({"error": 0.5}))
+    first.write_text(json.dumps(results[tasks[0]] | {"error": 0.5}))
     results[tasks[0]] = hidden.kept(tasks[0], None, tmp_path)
     found = hidden.summary(results)
     assert found["drawn faces"]["KNN"]["error"]["n_splits"] == 2
+    assert found["drawn faces"]["made"]["seed"] == 0
     assert "KNN" in hidden.table(found, "error")
 
 
