@@ -36,7 +36,7 @@ from anamorph.latents import starting_latents
 from anamorph.model.generator import Generator
 
 #: Weights of the likelihood that are tried.
-WEIGHTS = tuple(2.0**-power for power in range(11))
+WEIGHTS = tuple(2.0**-power for power in range(12))
 
 _HIDDEN_SHARE = 0.29
 _SEED_OF_BOXES = 29
