@@ -35,7 +35,7 @@ PINNED = {
     "voxel_size": None,
     "channel_axis": None,
     "scale": None,
-    "decimation": 1.0,
+    "decimation": "auto",
     "device": "cpu",
     "n_threads": None,
     "memory_budget": None,
@@ -96,10 +96,12 @@ def test_methods_are_pinned():
         return list(inspect.signature(getattr(ShapeAppearanceModel, name)).parameters)
 
     assert arguments("fit") == ["self", "X", "y", "start", "checkpoint", "callback"]
-    assert arguments("inverse_transform") == ["self", "Z", "part"]
+    assert arguments("inverse_transform") == ["self", "Z", "part", "covariance"]
+    assert arguments("impute") == ["self", "X", "return_std"]
+    assert arguments("transform") == ["self", "X", "return_cov"]
+    assert arguments("sample_posterior")[1:] == ["X", "n_samples", "random_state"]
     assert arguments("sample")[1:] == ["n_samples", "random_state", "noise"]
-    for name in ("transform", "impute", "score_samples"):
-        assert arguments(name) == ["self", "X"]
+    assert arguments("score_samples") == ["self", "X"]
     assert arguments("score") == ["self", "X", "y"]
     assert arguments("save") == ["self", "path"]
     assert arguments("load") == ["path"]
@@ -387,7 +389,7 @@ def test_latents_of_the_training_images_are_found_again(fitted):
     internal = np.moveaxis(images, -1, 1) if model.channel_axis == -1 else images[:, None]
 
     def value(latents):
-        prior = -0.5 * np.einsum("nk,kl,nl->n", latents, model.prior_precision_, latents)
+        prior = -0.5 * np.einsum("nk,kl,nl->n", latents, model.latent_precision_, latents)
         found = simulated.log_likelihoods(
             generator.settings, generator.parameters, latents, internal
         )
@@ -449,7 +451,9 @@ def test_imputation_fills_what_is_missing_and_nothing_else(fitted):
     assert filled.shape == images.shape
     assert np.isfinite(filled).all()
     assert np.allclose(filled[observed], images[observed], atol=1e-6)
-    expected = model.inverse_transform(model.transform(images))
+    predictor = model._imputer  # the weight of predictions is not that of `transform`
+    posterior = predictor.posterior(model.checked_images(images))
+    expected = model.inverse_transform(posterior.latents, covariance=posterior.covariance)
     assert np.allclose(filled[~observed], expected[~observed], atol=1e-5)
 
 
@@ -648,8 +652,8 @@ def test_a_checkpoint_is_no_model(tmp_path):
         ({"balance": "ab"}, "balance must be two numbers"),
         ({"prior_dof": 0.5}, "prior_dof"),
         ({"prior_dof": "many"}, "prior_dof"),
-        ({"decimation": 0}, "decimation must be a positive number"),
-        ({"decimation": "half"}, "decimation must be a positive number"),
+        ({"decimation": 0}, "decimation must be a positive number or 'auto', got 0"),
+        ({"decimation": "half"}, "decimation must be a positive number or 'auto', got 'half'"),
         ({"voxel_size": (1.0,)}, "voxel_size"),
         ({"voxel_size": (1.0, 0.0)}, "voxel_size"),
         ({"shape_penalty": (1, 1, 1)}, "shape_penalty must hold 5 numbers"),

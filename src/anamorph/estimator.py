@@ -7,8 +7,9 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,12 +32,13 @@ from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.images.grid import Affine
 from anamorph.latents import draw_latents
-from anamorph.model.checks import check_choice, checked_seed
+from anamorph.model.checks import check_choice, check_integer, checked_seed
 from anamorph.model.encoding import Encoded
 from anamorph.model.folding import warn_of_folds
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.parameters import Parameters
+from anamorph.model.posterior import Posterior
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import NotebookBar, is_notebook, shown_in_notebook
 from anamorph.model.settings import Settings, checked_start, completed_settings
@@ -135,7 +137,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         How to scale intensities, each image by itself: "robust" divides by its typical intensity,
         "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
         default floats stay, and integers are divided by what stands for 1 among them.
-    decimation : float
+    decimation : float or "auto"
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
     device : {"cpu", "cuda", "auto"}
         Where to compute; "auto" is the GPU where there is one and the work is large enough to
@@ -205,7 +207,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         voxel_size: Sequence[float] | None = None,
         channel_axis: int | None = None,
         scale: str | float | None = None,
-        decimation: float = 1.0,
+        decimation: float | str = "auto",
         device: str = "cpu",
         n_threads: int | None = None,
         memory_budget: int | None = None,
@@ -408,6 +410,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             getattr(images, "typical", None),  # which sites do not tell
         )
         objective = list(state.objective)
+        settings = replace(settings, prediction_weight=state.prediction_weight)
         self._set_fitted(images.format, settings, state.parameters, objective, origin)
 
     # ---- using a fitted model
@@ -421,17 +424,53 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def settings_(self) -> Settings:
         """What the model was fitted with: the arguments, and the defaults where there were none."""
-        return self.generator_.settings
+        check_is_fitted(self, "mean_")
+        return self._settings
 
     @property
     def generator_(self) -> Generator:
-        """What the model says of images (N, C, *space) with given latents (N, K)."""
+        """What the model says of images (N, C, *space) with given latents (N, K).
+
+        The prior of latents is the one that `sample` draws from, N(0, A^-1).
+        """
         check_is_fitted(self, "mean_")
+        if self.decimation != self._decimation:
+            raise ValueError(
+                f"decimation was {self._decimation!r} when the model was fitted, got "
+                f"{self.decimation!r}: fit again, or set it back"
+            )
         return self._generator
 
-    def transform(self, X: Images) -> Float64Array:  # noqa: N803
-        """Return the most probable latents of images, (N, K)."""
-        return self.encode(X).latents
+    @overload
+    def transform(self, X: Images, *, return_cov: Literal[False] = False) -> Float64Array: ...  # noqa: N803
+
+    @overload
+    def transform(
+        self,
+        X: Images,  # noqa: N803
+        *,
+        return_cov: Literal[True],
+    ) -> tuple[Float64Array, Float64Array]: ...
+
+    def transform(
+        self,
+        X: Images,  # noqa: N803
+        *,
+        return_cov: bool = False,
+    ) -> Float64Array | tuple[Float64Array, Float64Array]:
+        """Return the most probable latents of images, (N, K).
+
+        Parameters
+        ----------
+        X : images
+        return_cov : bool
+            Whether to return their covariances as well, (N, K, K): how well an image tells them, by
+            Laplace's approximation.
+        """
+        if not return_cov:
+            return self.encode(X).latents
+        posterior = self._predictor.posterior(self.checked_images(X))
+        return posterior.latents, posterior.covariance
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
@@ -449,7 +488,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return the mean log evidence of images."""
         return float(self.score_samples(X).mean())
 
-    def inverse_transform(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
+    def inverse_transform(
+        self,
+        Z: ArrayLike,  # noqa: N803
+        part: str = "both",
+        *,
+        covariance: ArrayLike | None = None,
+    ) -> Array:
         """Return the images that latents stand for.
 
         Parameters
@@ -457,13 +502,21 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Z : array of shape (N, K)
         part : {"both", "shape", "appearance"}
             What of the latents to show: "shape" warps the mean, "appearance" does not warp.
+        covariance : array of shape (N, K, K), optional
+            How uncertain the latents are, from ``transform(X, return_cov=True)``: the images are
+            then averages over all latents that are likely.
 
         Returns
         -------
         array of shape (N, *space), with channels where the images had them
             Expected images; for label maps probabilities, with classes last.
         """
-        return self.image_format_.to_user(self.expected_images(Z, part))
+        if covariance is None:
+            return self.image_format_.to_user(self.expected_images(Z, part))
+        if part != "both":
+            raise ValueError(f"part must be 'both' where a covariance is given, got {part!r}")
+        posterior = self._checked_posterior(Z, covariance)
+        return self.image_format_.to_user(self._predictor.posterior_images(posterior))
 
     def expected_images(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
@@ -490,19 +543,73 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         return self._predictor.displacement(self._checked_latents(Z))
 
-    def impute(self, X: Images) -> Array:  # noqa: N803
-        """Return images with their NaN filled by what the model expects there."""
-        return self.image_format_.to_user(self.imputed_images(X))
+    @overload
+    def impute(self, X: Images, *, return_std: Literal[False] = False) -> Array: ...  # noqa: N803
 
-    def imputed_images(self, X: Images) -> Array:  # noqa: N803
-        """Return what `impute` does, always with channels first: (N, C, *space)."""
+    @overload
+    def impute(self, X: Images, *, return_std: Literal[True]) -> tuple[Array, Array]: ...  # noqa: N803
+
+    def impute(
+        self,
+        X: Images,  # noqa: N803
+        *,
+        return_std: bool = False,
+    ) -> Array | tuple[Array, Array]:
+        """Return images with their NaN filled by what the model expects there.
+
+        Parameters
+        ----------
+        X : images
+            NaN is missing.
+        return_std : bool
+            Whether to return also the standard deviation of each voxel that was filled in, noise
+            included; it is 0 where images were observed.
+        """
+        images, deviations = (self.image_format_.to_user(some) for some in self.imputed_images(X))
+        return (images, deviations) if return_std else images
+
+    def imputed_images(self, X: Images) -> tuple[Array, Array]:  # noqa: N803
+        """Return the images and deviations of `impute`, always with channels first."""
         images = self.checked_images(X)
         with shown_in_notebook(self.verbose, "Imputing images"):
-            imputed = self._predictor.impute(images)
+            imputed, deviations = self._imputer.impute(images)
         if self.image_format_.scale is not None:  # what was observed comes back as it was
             for n in range(len(images)):
                 imputed[n] = images.unscaled(n, imputed[n])
-        return imputed
+                zero = images.unscaled(n, np.zeros_like(deviations[n]))
+                deviations[n] = images.unscaled(n, deviations[n]) - zero
+        return imputed, deviations
+
+    def sample_posterior(
+        self,
+        X: Images,  # noqa: N803
+        n_samples: int = 1,
+        random_state: int | None = None,
+    ) -> tuple[Array, Float64Array]:
+        """Return random images and latents that images, perhaps with missing voxels, may have.
+
+        Parameters
+        ----------
+        X : images
+            NaN is missing.
+        n_samples : int
+            For each image; 1 by default.
+        random_state : int, optional
+            Seed; a different one each time by default.
+
+        Returns
+        -------
+        images : array of shape (n_samples * N, ...)
+            Expected images, without noise: all first samples, then all second ones, and so on.
+        latents : array of shape (n_samples * N, K)
+        """
+        check_integer("n_samples", n_samples, 1)
+        posterior = self._imputer.posterior(self.checked_images(X))
+        factor = np.linalg.cholesky(posterior.covariance)
+        shape = (n_samples, *posterior.latents.shape, 1)
+        noise = np.random.default_rng(random_state).standard_normal(shape)
+        latents = (posterior.latents + (factor @ noise)[..., 0]).reshape(-1, shape[2])
+        return self.inverse_transform(latents), latents
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, *, noise: bool = False
@@ -538,7 +645,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             StoredModel(
                 _storable(self.get_params(deep=False)),
                 self._format,
-                self._generator.settings,
+                self._settings,
                 self._generator.parameters,
                 self.objective_,
                 self.origin_,
@@ -566,7 +673,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         origin: Origin,
     ) -> None:
         self._format = image_format
-        self._generator = Generator(settings, parameters)
+        self._settings = settings
+        self._decimation = self.decimation
+        self._generator = Generator(settings.for_new_images, parameters)
         self.mean_ = parameters.mean
         self.appearance_basis_ = parameters.appearance_basis
         self.shape_basis_ = parameters.shape_basis
@@ -582,6 +691,19 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def _predictor(self) -> Predictor:
         return Predictor(self.generator_, self.machine)
+
+    @property
+    def _imputer(self) -> Predictor:
+        """What predicts hidden voxels, as sure of others as it should be."""
+        generator = replace(self.generator_, settings=self._settings.for_prediction)
+        return Predictor(generator, self.machine)
+
+    def _checked_posterior(self, Z: ArrayLike, covariance: ArrayLike) -> Posterior:  # noqa: N803
+        latents, given = self._checked_latents(Z), np.asarray(covariance, np.float64)
+        shape = (*latents.shape, latents.shape[1])
+        if given.shape != shape:
+            raise ValueError(f"covariance must have shape {shape}, got {given.shape}")
+        return Posterior(latents, given)
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
         latents = np.asarray(Z, np.float64)

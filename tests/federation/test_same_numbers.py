@@ -161,6 +161,7 @@ QUESTIONS = {
     "mean_derivatives": {"move": Move.by(np.array([0.1, -0.2]))},
     "transform_latents": {"move": Move(np.eye(2) * 0.5, np.zeros(2))},
     "keep_displacements": {},
+    "leave_one_out": {"inverse_scatter": np.eye(2) / 13, "n_images": 13},
 }
 
 

@@ -318,6 +318,7 @@ def all_answers(cohort, transform, shift):
         "update_latents": cohort.update_latents(),
         "mean_derivatives": cohort.answer("mean_derivatives", move=Move.by(shift)),
         "transform_latents": cohort.answer("transform_latents", move=Move(transform, shift)),
+        "leave_one_out": cohort.leave_one_out(np.diag([0.02, 0.03]), 23),
         "start_latents": cohort.start_latents(3),
     }
 
@@ -436,7 +437,10 @@ def test_latents_move_only_where_the_question_says_so(question):
     """A question changes latents by its name, or by a move that it carries: made first, once."""
     configuration, parameters, latents, images = simulated.random_problem("gaussian")
     cohort = simulated.cohort_with(configuration, parameters, latents, images)
-    arguments = {"seed": 3} if question == "start_latents" else {}
+    arguments = {
+        "start_latents": {"seed": 3},
+        "leave_one_out": {"inverse_scatter": np.eye(2) / 50, "n_images": 50},
+    }.get(question, {})
     if question == "update_latents":
         cohort.propose_latents()
     cohort.answer(question, **arguments)

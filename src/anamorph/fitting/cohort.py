@@ -27,6 +27,7 @@ from anamorph.arrays.devices import DEFAULT_MEMORY_BUDGET, beside, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.arrays.typing import Array, Float64Array, ReadableImages
 from anamorph.fitting.kept_displacements import KeptDisplacements
+from anamorph.fitting.leave_one_out import Cohesion, draw_boxes, errors_without
 from anamorph.fitting.limits import Limits, clipped, shrink
 from anamorph.fitting.sums import FIELDS, MOVING, Move, Sums
 from anamorph.kernels.threads import run_parallel
@@ -283,6 +284,29 @@ class Cohort:
             observed.sum(axis=0),
             np.sum(~improved),
         )
+
+    def leave_one_out(self, inverse_scatter: Float64Array, n_images: int) -> Sums:
+        """Predict a hidden box of every image as if the image had not been learnt from.
+
+        Parameters
+        ----------
+        inverse_scatter : (K, K)
+            (ZZ')^-1 of the latents at all sites.
+        n_images : int
+            At all sites.
+        """
+        generator, cohesion = self._current(), Cohesion(inverse_scatter, n_images)
+        boxes = draw_boxes(self.identities, self.settings.space)
+
+        def predict_part(part: slice) -> tuple[Float64Array, Float64Array, Float64Array]:
+            images, displacement = self.images.read(part), self._displacement(part)
+            is_hidden = self.namespace.asarray(boxes.mask(part))
+            latents = self.latents[part]
+            return errors_without(generator, images, latents, displacement, is_hidden, cohesion)
+
+        sums = self._run(predict_part)
+        self._displacements.close(self._warp_key())
+        return self._answer("leave_one_out", *(sum(parts) for parts in zip(*sums, strict=True)))
 
     # ---- how questions are answered
 

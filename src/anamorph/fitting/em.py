@@ -33,6 +33,7 @@ import numpy as np
 
 from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Float32Array, Float64Array
+from anamorph.fitting.leave_one_out import best_weight
 from anamorph.fitting.objective import (
     LatentSums,
     approximate_evidence,
@@ -54,6 +55,7 @@ _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
 _MOST_HALVINGS = 6
 _MOST_MEAN_HALVINGS = 2
 _STEP_GROWTH = 1.1
+_LEAST_SCATTER = 1e-8
 
 
 def falls(before: float, after: float, share: float = 1.0) -> bool:
@@ -169,6 +171,46 @@ class Fit:
         """Turn the latents at the sites, where no iteration follows a checkpoint to do so."""
         if state.turn is not None:
             self.sites.ask("transform_latents", move=Move.turning(state.turn.transform))
+
+    def finish(self, state: State) -> State:
+        """Return the state at the end, with noise and weight of the likelihood for new images.
+
+        Both are found by leaving each image out (see `leave_one_out`), unless the weight of the
+        likelihood is given.
+        """
+        if not self.settings.estimates_weight:
+            return state
+        latents, likelihood = state.latents, self.settings.likelihood
+        self.sites.publish(state.parameters)
+        sums = self.sites.ask(
+            "leave_one_out",
+            inverse_scatter=np.linalg.inv(latents.scatter + self._penalty_scatter(state)),
+            n_images=latents.n_images,
+        )
+        weight, parameters = best_weight(sums["errors_by_weight"]), state.parameters
+        if likelihood.has_noise:
+            precision = likelihood.noise_precision(sums["squares"], sums["observed"])
+            # What was tried was a weight on the precision that the fit had.
+            weight *= float((parameters.noise_precision / precision).mean())
+            parameters = replace(parameters, noise_precision=precision)
+        weight = min(1.0, weight * self.settings.decimation)
+        return replace(state, parameters=parameters, prediction_weight=weight)
+
+    def _penalty_scatter(self, state: State) -> Float64Array:
+        """Return what the penalties of the bases add to ZZ', where images determine the bases.
+
+        Column k of the bases minimises c^z_kk w'Hw / 2 + (lambda_1 N + lambda_2 c^z_kk) w'Lw / 2,
+        less a linear term: its penalty counts for (lambda_1 N + lambda_2 c^z_kk) c_kk / w'Hw images
+        more. The Hessian w'Hw of a latent is that of S_n less the prior.
+        """
+        latents, parameters = state.latents, state.parameters
+        weights = np.diag(self._basis_weights(latents)) * np.diag(parameters.basis_energy)
+        # Before the first iteration nothing is known of S_n.
+        spread = np.maximum(np.diag(latents.covariance_sum), _LEAST_SCATTER)
+        prior = np.diag(parameters.prior_precision(self.settings))
+        curvature = np.maximum(latents.n_images / spread - prior, _LEAST_SCATTER)
+        least = _LEAST_SCATTER * np.diag(latents.scatter).max()
+        return np.diag(np.maximum(weights / curvature, least))
 
     def regroup(self, state: State) -> State:
         """Return the state for the sites that answer now, where others answered before.

@@ -31,6 +31,8 @@ class Limits:
         Largest entry of S_n.
     squares : float
         Sum of squared residuals in a channel.
+    errors : float
+        Squared errors of prediction over the noise variance.
     """
 
     latent: float
@@ -40,6 +42,7 @@ class Limits:
     log_determinant: float
     covariance: float
     squares: float
+    errors: float
 
 
 def shrink(values: Array, limit: float | None) -> Float64Array:

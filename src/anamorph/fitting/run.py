@@ -183,4 +183,4 @@ def run_fit(
         n_done, n_images = len(state.objective), state.latents.n_images
         tell(Progress(n_done, ending.n_iter, n_images, state.objective, state.seconds))
     warn_of_objective(state.objective)
-    return state
+    return fit.finish(state)

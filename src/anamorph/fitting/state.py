@@ -46,6 +46,8 @@ class State:
         The last orthogonalisation; None before the first one.
     seconds : tuple of float
         Duration of each iteration.
+    prediction_weight : float, optional
+        Weight of the likelihood of new images, once the fit is finished and if it was estimated.
     """
 
     parameters: Parameters
@@ -54,6 +56,7 @@ class State:
     objective: tuple[float, ...] = ()
     turn: Turn | None = None
     seconds: tuple[float, ...] = ()
+    prediction_weight: float | None = None
 
     def beside(self, array: object) -> State:
         """Return the same with mean and bases where an array is, in memory or on a GPU."""

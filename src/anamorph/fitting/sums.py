@@ -44,6 +44,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
     ),
     # g and H of the mean, Algorithm 2.
     "mean_derivatives": ("log_likelihood", "gradient", "hessian"),
+    # Errors in hidden boxes by weight of the likelihood, and residuals, all as if the image had not
+    # been learnt from: see `leave_one_out`.
+    "leave_one_out": ("errors_by_weight", "squares", "observed"),
 }
 
 #: Questions that may carry a `Move`.

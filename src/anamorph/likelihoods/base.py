@@ -57,6 +57,10 @@ class Likelihood(ABC):
     #: Added to the pushed Hessian of the shape update, to keep it positive.
     shape_loading: ClassVar[float] = 0.0
 
+    #: Least Hessian of a voxel by which Pearson residuals are divided: one voxel that the model
+    #: held for impossible would outweigh all others.
+    least_curvature: ClassVar[float] = 0.0
+
     #: Whether there is a noise variance per channel to estimate.
     has_noise: ClassVar[bool] = False
 
@@ -118,6 +122,18 @@ class Likelihood(ABC):
         """Return the expected image E[f | a'], (N, C, *space)."""
 
     @abstractmethod
+    def variance(self, expected: Array, noise_variance: Array) -> Array:
+        """Return the variance of each voxel, in a shape that goes with that of expected images.
+
+        Parameters
+        ----------
+        expected : (N, C, *space)
+            E[f | a'].
+        noise_variance : (C,)
+            Ignored where the likelihood has no noise.
+        """
+
+    @abstractmethod
     def draw(
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
     ) -> Float32Array:
@@ -131,6 +147,20 @@ class Likelihood(ABC):
             Ignored where the likelihood has no noise.
         generator : numpy.random.Generator
         """
+
+    def pearson_residuals(self, appearance: Array, images: Array, precision: Array) -> Array:
+        """Return (f - E[f]) / sd[f] of each voxel, (N, C, *space); 0 where it is missing.
+
+        Parameters are those of `log_likelihood`. Residuals of classes are scaled so that the sum
+        of their squares over C classes is about C - 1, which is exact for two.
+        """
+        derivatives, n_channels = self.derivatives(appearance, images, precision), images.shape[1]
+        curvature = np.maximum(derivatives.hessian[:, :n_channels], self.least_curvature)
+        scale = math.sqrt(1 - 1 / n_channels) if self.holds_classes else 1.0
+        is_seen = curvature > 0
+        return np.where(
+            is_seen, -scale * derivatives.gradient / np.sqrt(np.where(is_seen, curvature, 1)), 0
+        ).astype(np.float32)
 
     # ---- the mean at the start of a fit, and the noise
 

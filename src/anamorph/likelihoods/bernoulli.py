@@ -32,6 +32,7 @@ class Bernoulli(IndependentChannels):
         "mean": (1e-6, 1e-4, 1e-4),
     }
     shape_loading = 1e-4
+    least_curvature = 1e-2
     value_range = (0.0, 1.0)
     range_words = "values from 0 to 1"
     range_advice = "rescale them, or use likelihood='gaussian'"
@@ -50,6 +51,9 @@ class Bernoulli(IndependentChannels):
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         certain = np.clip(appearance, -_MOST, _MOST)
         return 1 / (1 + np.exp(-certain))
+
+    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return expected * (1 - expected)
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator

@@ -33,6 +33,7 @@ class Categorical(Likelihood):
         "appearance": (0.0002, 0.02, 0.0),
         "mean": (1e-6, 1e-4, 1e-4),
     }
+    least_curvature = 1e-2
     holds_classes = True
     value_range = (0.0, 1.0)
     range_words = "values from 0 to 1"
@@ -71,6 +72,9 @@ class Categorical(Likelihood):
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         odds = np.exp(appearance - appearance.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return expected * (1 - expected)
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator

@@ -50,6 +50,9 @@ class Gaussian(IndependentChannels):
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         return appearance
 
+    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return noise_variance.reshape(-1, *(1,) * (expected.ndim - 2))
+
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
     ) -> Float32Array:

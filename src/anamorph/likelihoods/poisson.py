@@ -83,6 +83,7 @@ class Poisson(IndependentChannels):
         "mean": (1e-6, 1e-4, 1e-4),
     }
     shape_loading = 1e-4
+    least_curvature = 1e-2
     value_range = (0.0, np.inf)
     range_words = "values of 0 or more"
     range_advice = "set negative ones to 0 or NaN, or use likelihood='gaussian'"
@@ -101,6 +102,9 @@ class Poisson(IndependentChannels):
 
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         return np.exp(np.clip(appearance, -_MOST, _MOST))
+
+    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return expected
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator

@@ -53,6 +53,14 @@ def check_number(name: str, value: Any, *, is_positive: bool = False) -> float:
     return float(value)
 
 
+def check_weight(name: str, value: Any) -> float:
+    """Return a positive number, where the word "auto" would be accepted too."""
+    try:
+        return check_number(name, value, is_positive=True)
+    except ArgumentError as error:
+        raise ArgumentError(f"{error}".replace(", got", " or 'auto', got", 1)) from None
+
+
 def checked_components(n_components: Any) -> int | tuple[int, int]:
     """Return the number of latents, or the numbers for appearance and shape."""
     if not isinstance(n_components, tuple | list):

@@ -27,6 +27,9 @@ from anamorph.model.checks import (
 #: What the latents of a model may control.
 LAYOUTS = ("joint", "separate", "shape", "appearance")
 
+#: The weight of the likelihood that the images decide on.
+AUTO = "auto"
+
 MODEL, FITTING, MACHINE, IMAGES = "Model", "Fitting", "Machine", "Images"
 
 _WITH_SHAPE = ("joint", "separate", "shape")
@@ -56,6 +59,10 @@ def _weights(count: int) -> Accepted:
 
 _COMPONENTS = Accepted(
     "an integer >= 1; with separate latents two", lambda _, value: checks.checked_components(value)
+)
+_WEIGHT = Accepted(
+    "a positive number or 'auto'",
+    lambda name, value: value if value == AUTO else checks.check_weight(name, value),
 )
 _BALANCE = Accepted("two numbers, > 0 and >= 0", lambda _, value: checks.checked_balance(value))
 
@@ -224,9 +231,10 @@ _TABLE = (
         shown=lambda prior_dof: f"ν₀ = {prior_dof:g}",
     ),
     Hyperparameter(
-        "decimation", 1.0, numbers("a positive number", is_positive=True), MODEL,
-        "Weight of the likelihood, below 1 where neighbouring voxels say the same",
-        flag="--decimation", typed="NUMBER", label="Decimation",
+        "decimation", AUTO, _WEIGHT, MODEL,
+        "Weight of the likelihood, below 1 where neighbouring voxels say the same; auto: 1 in the "
+        "fit, and found from its images where new ones are predicted",
+        flag="--decimation", typed="WEIGHT", label="Decimation",
     ),
     Hyperparameter(
         "voxel_size", None, unchecked("a positive number for each axis"), MODEL,

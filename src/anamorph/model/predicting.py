@@ -14,6 +14,7 @@ from anamorph.arrays.devices import Machine, chosen_device, to_host
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.generator import Generator, encoding_bytes
+from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
 
 Result = TypeVar("Result")
@@ -122,15 +123,50 @@ class Predictor:
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
-    def impute(self, images: ReadableImages) -> Float32Array:
-        """Return images (N, C, *space) with their NaN filled by what the model expects there."""
+    def posterior(self, images: ReadableImages) -> Posterior:
+        """Return what is known of the latents of images."""
+
+        def find(generator: Generator, part: slice) -> Posterior:
+            found = find_posterior(generator, generator.own(images.read(part)))
+            return Posterior(to_host(found.latents), to_host(found.covariance))
+
+        parts = self.in_parts(find, len(images))
+        return Posterior(
+            np.concatenate([part.latents for part in parts]),
+            np.concatenate([part.covariance for part in parts]),
+        )
+
+    def posterior_images(self, posterior: Posterior) -> Float32Array:
+        """Return the images that are expected under a posterior, (N, C, *space)."""
+
+        def expect(generator: Generator, part: slice) -> Array:
+            latents, covariance = posterior.latents[part], posterior.covariance[part]
+            some = Posterior(generator.own(latents), generator.own(covariance))
+            return expect_images(generator, some)[0]
+
+        return self._filled(self._empty_images(len(posterior.latents)), expect)
+
+    def impute(self, images: ReadableImages) -> tuple[Float32Array, Float32Array]:
+        """Return images with their NaN filled in, and standard deviations of what was filled in.
+
+        Both are (N, C, *space). What is filled in is what the model expects there, over all latents
+        that the image may have. Its deviation is that of a voxel, noise included; it is 0 where
+        the image was observed.
+        """
+        deviations = self._empty_images(len(images))
+        noise_variance = 1 / self.generator.parameters.noise_precision
 
         def fill(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
-            expected = generator.expected_images(encode(generator, observed).latents)
-            return np.where(np.isnan(observed), expected, observed)
+            is_missing = np.isnan(observed)
+            expected, variance = expect_images(generator, find_posterior(generator, observed))
+            variance += generator.settings.likelihood.variance(
+                expected, generator.own(noise_variance)
+            )
+            deviations[part] = to_host(np.where(is_missing, np.sqrt(variance), 0))
+            return np.where(is_missing, expected, observed)
 
-        return self._filled(self._empty_images(len(images)), fill)
+        return self._filled(self._empty_images(len(images)), fill), deviations
 
     def _empty_images(self, n_images: int) -> Float32Array:
         return np.empty((n_images, *self.generator.parameters.mean.shape), np.float32)

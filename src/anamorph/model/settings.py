@@ -7,7 +7,7 @@ its own) and from the images.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood
 from anamorph.model.checks import ArgumentError, argument_errors
-from anamorph.model.hyperparameters import checked_arguments
+from anamorph.model.hyperparameters import AUTO, checked_arguments
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,12 @@ class Settings:
         Steps of geodesic shooting.
     decimation : float
         Weight of the log-likelihood.
+    estimates_weight : bool
+        Whether a fit ends with estimates of the noise and of the weight for new images. False for
+        models that were fitted before there were any.
+    prediction_weight : float, optional
+        Weight of the log-likelihood where hidden voxels of new images are predicted; that of the
+        fit by default.
     """
 
     likelihood_name: str
@@ -121,6 +127,19 @@ class Settings:
     prior_dof: float
     n_steps: int
     decimation: float
+    estimates_weight: bool = False
+    prediction_weight: float | None = None
+
+    @property
+    def for_prediction(self) -> Settings:
+        """The same with the weight by which hidden voxels of new images are predicted."""
+        weight = self.decimation if self.prediction_weight is None else self.prediction_weight
+        return replace(self.for_new_images, decimation=weight)
+
+    @property
+    def for_new_images(self) -> Settings:
+        """The same with the prior of new images, which `sample` draws from: z ~ N(0, A^-1)."""
+        return replace(self, balance=(1.0, 0.0))
 
     @property
     def likelihood(self) -> Likelihood:
@@ -204,6 +223,7 @@ def completed_settings(
         f"{name}_penalty": arguments[f"{name}_penalty"] or weights
         for name, weights in LIKELIHOODS[arguments["likelihood"]].default_penalties.items()
     }
+    is_estimated = arguments["decimation"] == AUTO
     return Settings(
         likelihood_name=image_format.likelihood,
         layout=layout,
@@ -213,7 +233,9 @@ def completed_settings(
         balance=arguments["balance"],
         prior_dof=prior_dof,
         n_steps=arguments["n_steps"],
-        decimation=arguments["decimation"],
+        decimation=1.0 if is_estimated else arguments["decimation"],
+        estimates_weight=is_estimated,
+        prediction_weight=None,
         **penalties,
     )
 

@@ -244,7 +244,7 @@ def plot_imputed(
     """
     chosen = checked_indices(indices, len(images))
     some = take_images(images, chosen)
-    filled = model.imputed_images(some)
+    filled, _ = model.imputed_images(some)
     rows = [("observed", observed_images(model, some)), ("filled in", filled)]
     keys = [Patch(color=MISSING, label="missing")]
     titles = image_titles(names, chosen, len(images))

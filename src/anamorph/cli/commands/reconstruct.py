@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -73,6 +74,14 @@ def impute(
     *,
     output: options.OutputFolder,
     probabilities: options.Probabilities = False,
+    std: Annotated[
+        bool,
+        typer.Option(
+            "--std",
+            help="Write standard deviations of what was filled in as well, to files _std: 0 where "
+            "the image was observed.",
+        ),
+    ] = False,
     model_arguments: ModelArguments,
     given: ImageArguments,
     messages: Messages,
@@ -88,14 +97,19 @@ def impute(
     found = given.find()
     given.open_for(model, found)  # checks all headers before the work begins
     paths = paths_in(output, found.names, "_imputed" + written.suffix)
-    model_arguments.reserve(paths, given.inputs(found))
+    uncertain = replace(written, is_bounded=False, as_probabilities=True)
+    deviation_paths = paths_in(output, found.names, "_std" + uncertain.suffix) if std else []
+    model_arguments.reserve([*paths, *deviation_paths], given.inputs(found))
 
     shares: list[float] = []
 
     def imputed(part: slice) -> Array:
         files = given.open_for(model, found.take(range(len(found))[part]))
         shares.extend(files.missing_share(n) for n in range(len(files)))
-        return model.imputed_images(files)
+        images, deviations = model.imputed_images(files)
+        for path, deviation in zip(deviation_paths[part], deviations, strict=False):
+            uncertain.write(path, deviation)
+        return images
 
     with messages.counting(f"Imputing {counted(len(found), 'image')}"):
         write_images(model, written, paths, imputed)
@@ -106,4 +120,4 @@ def impute(
             "were. Where zeros stand for missing say --missing-value 0, or give a --mask"
         )
     messages.result(missing=dict(zip(found.names, shares, strict=True)))
-    messages.wrote(*paths)
+    messages.wrote(*paths, *deviation_paths)

@@ -20,7 +20,7 @@ import typer
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.options import Command
-from anamorph.model.hyperparameters import HYPERPARAMETERS, KEYS
+from anamorph.model.hyperparameters import AUTO, HYPERPARAMETERS, KEYS
 from anamorph.model.presets import PRESETS, preset
 
 _SIZE = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
@@ -222,9 +222,20 @@ def parse_memory(flag: str, text: str) -> int:
     return int(float(amount) * (1024 if is_binary else 1000) ** _POWERS[unit.lower()])
 
 
+def parse_weight(flag: str, text: str) -> float | str:
+    """Return a number, or the word auto."""
+    if text == AUTO:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} must be a number or auto", param_hint=flag) from None
+
+
 #: What reads the texts, by what the help calls them, without a number in front.
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "NUMBERS": parse_numbers,
     "K": parse_components,
     "SIZE": parse_memory,
+    "WEIGHT": parse_weight,
 }

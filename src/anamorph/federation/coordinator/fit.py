@@ -161,6 +161,7 @@ def federated_fit(
                 checkpoints=checkpoints,
                 regroup=attendance.take_back,
             )
+            federated.complete()
             break
         except _FAILURES as error:
             attendance.recover(error)

@@ -72,7 +72,7 @@ class Bounds:
         n_voxels = math.prod(self._settings.space)
         squares = n_voxels * (4 * self._largest) ** 2
         if parameters is None:
-            return Limits(_STARTING_LATENT, 0, 0, 0, 0, 0, squares)
+            return Limits(_STARTING_LATENT, 0, 0, 0, 0, 0, squares, 0)
         generator = Generator(self._settings, parameters)
         precision = generator.prior_precision
         covariance = np.linalg.inv(precision)
@@ -91,6 +91,7 @@ class Bounds:
             log_determinant=log_determinant + _LOG_DETERMINANT_PER_LATENT * n_latents,
             covariance=1.01 * float(covariance.diagonal().max()),
             squares=squares,
+            errors=self._settings.n_channels * squares * float(parameters.noise_precision.max()),
         )
 
     def _extremes(self, generator: Generator, question: str) -> list[float]:
@@ -139,6 +140,7 @@ class Bounds:
             "hessian": weight**2 * limits.hessian,
             NORMS[0]: limits.gradient**2,
             NORMS[1]: limits.hessian**2,
+            "errors_by_weight": limits.errors,
             "group_size": _MOST_WEIGHT,  # with room for the noise of private statistics
             "weight_sum": _MOST_WEIGHT,
         }

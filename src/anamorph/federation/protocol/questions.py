@@ -7,6 +7,7 @@ from typing import Any
 
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.privacy import PrivacyTerms
+from anamorph.fitting.leave_one_out import WEIGHTS
 from anamorph.fitting.sums import ANALYSES, FIELDS
 from anamorph.model.settings import Settings
 
@@ -47,6 +48,7 @@ def answer_shapes(
         "squares": (n_channels,),
         "observed": (n_channels,),
         "n_unimproved": (),
+        "errors_by_weight": (len(WEIGHTS),),
         "count": (n_channels, *space),
         "total": (n_channels, *space),
     }

@@ -105,7 +105,7 @@ class SiteAnalysis:
         held = self._holdings
         with held.machine.threads():
             if self._latents is None:
-                self._latents = held.encoded(self.settings, self._parameters)
+                self._latents = held.encoded(self.settings.for_new_images, self._parameters)
         latents = self._latents.copy()
         shrink(latents, limits.latent)
         sums = self._groups.answer(latents, question.arguments, self._n_masking)
@@ -134,9 +134,7 @@ def find_model(folder: Path, given: Float64Array) -> tuple[Settings, Parameters]
         If this site took part in no fit that ended in such a model.
     """
     for fit in sorted(folder.glob("*")) if folder.is_dir() else []:
-        store = StateStore(fit)
-        for iteration in reversed(store.iterations()):
-            settings, parameters = store.model(iteration)
+        for settings, parameters in StateStore(fit).models():
             arrays = parameter_arrays(parameters)
             if not differ(summary(arrays), given, array_sizes(arrays)):
                 return settings, parameters

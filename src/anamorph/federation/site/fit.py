@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from anamorph.federation.site.policy import Policy
 from anamorph.federation.site.replica import Question, Replica
 from anamorph.federation.site.states import KeptState, StateStore
 from anamorph.fitting.em import Fit
-from anamorph.fitting.limits import Limits
+from anamorph.fitting.limits import Limits, clipped
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.state import State
 from anamorph.fitting.sums import Sums
@@ -143,7 +143,11 @@ class SiteFit:
             raise StaleStepError("this site was away: it comes back as a change of the roster")
         self.roster = roster
         self._replica = Replica(
-            plan.settings, plan.seed, plan.ending, lambda fit: _Checkpoints(self, fit, kept)
+            plan.settings,
+            plan.seed,
+            plan.ending,
+            lambda fit: _Checkpoints(self, fit, kept),
+            self._keep_model,
         )
         self.is_begun = True
 
@@ -161,6 +165,11 @@ class SiteFit:
         norms = self._bounds.norms
         settings = self.plan.settings
         self.store.save(KeptState(state, latents, self.transcript, norms, self.roster, settings))
+
+    def _keep_model(self, state: State) -> None:
+        """Write the model at the end of the fit, for analyses."""
+        settings = replace(self.plan.settings, prediction_weight=state.prediction_weight)
+        self.store.save_model(settings, state.parameters)
 
     # ---- questions
 
@@ -218,7 +227,8 @@ class SiteFit:
             sums = Sums(sums.n_images, sums.fields | fields)
         if {name: value.shape for name, value in sums.fields.items()} != schema.field_shapes:
             raise SiteFailure(f"the sums of {question.name} have wrong shapes")
-        return Answer(sums, schema)
+        bounds = self._bounds.of_fields(question.name, limits, schema)
+        return Answer(_bounded(sums, bounds), schema)
 
     def check_total(self, question: Question, limits: Limits, total: Sums) -> None:
         """Raise a VerificationError if a total exceeds its bounds."""
@@ -259,3 +269,17 @@ class _Checkpoints:
 
     def write(self, state: State) -> None:
         self._site_fit.keep(state)
+
+
+def _bounded(sums: Sums, bounds: Mapping[str, float]) -> Sums:
+    """Return sums that are finite and within bounds, so that each fits its fixed-point range.
+
+    Contributions of images are within bounds already where they could be bounded one by one: large
+    sums of derivatives, and nearly all others.
+    """
+    fields = dict(sums.fields)
+    for name, field in fields.items():
+        if not isinstance(field, np.memmap):
+            limit = sums.n_images * bounds[name]
+            fields[name] = clipped(field, limit)
+    return Sums(sums.n_images, fields)

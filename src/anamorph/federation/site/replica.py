@@ -16,6 +16,7 @@ from typing import Any
 from anamorph.federation.protocol.errors import FederationError, SiteFailure, VerificationError
 from anamorph.fitting.em import Fit, falls
 from anamorph.fitting.run import Checkpoints, Ending, run_fit
+from anamorph.fitting.state import State
 from anamorph.fitting.sums import Move, Sums
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
@@ -56,6 +57,8 @@ class Replica:
     ending : Ending
     checkpoints : function
         From the fit to the `Checkpoints` that it reads its state from and writes its states to.
+    at_end : callable
+        Called with the state at the end of the fit.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Replica:
         seed: int,
         ending: Ending,
         checkpoints: Callable[[Fit], Checkpoints],
+        at_end: Callable[[State], None],
     ) -> None:
         self._asked: queue.Queue[Question | BaseException | None] = queue.Queue(1)
         self._answered: queue.Queue[Sums | None] = queue.Queue(1)
@@ -75,7 +79,9 @@ class Replica:
         def run() -> None:
             fit = Fit(self, settings, self._judge)
             try:
-                run_fit(fit, seed, ending, tell=lambda _: None, checkpoints=checkpoints(fit))
+                at_end(
+                    run_fit(fit, seed, ending, tell=lambda _: None, checkpoints=checkpoints(fit))
+                )
                 self._asked.put(None)
             except _Abandoned:
                 pass

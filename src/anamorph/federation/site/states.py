@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 from anamorph.storage.checkpoint import state_from, state_tensors
 from anamorph.storage.errors import ModelFileError
-from anamorph.storage.modelfile import parameters_from, settings_from
+from anamorph.storage.modelfile import parameter_arrays, parameters_from, settings_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
 _KIND, _VERSION = "site state", 1
+_MODEL = "model.safetensors"
 _NAME = re.compile(r"state-(\d{6})\.safetensors")
 # The coordinator may not have written the last one when it is killed.
 _N_KEPT = 2
@@ -117,10 +119,18 @@ class StateStore:
             settings_from(facts["settings"]),
         )
 
-    def model(self, iteration: int) -> tuple[Settings, Parameters]:
-        """Return the model after an iteration."""
-        arrays, facts = _read(self._path(iteration))
-        return settings_from(facts["settings"]), parameters_from(arrays)
+    def save_model(self, settings: Settings, parameters: Parameters) -> None:
+        """Write the model at the end of the fit."""
+        arrays, facts = parameter_arrays(parameters), {"settings": asdict(settings)}
+        write_tensors(self.folder / _MODEL, _KIND, _VERSION, arrays, facts)
+
+    def models(self) -> Iterator[tuple[Settings, Parameters]]:
+        """Yield the model at the end of the fit, then those after the last iterations."""
+        paths = [self.folder / _MODEL, *(self._path(n) for n in reversed(self.iterations()))]
+        for path in paths:
+            if path.exists():
+                arrays, facts = _read(path)
+                yield settings_from(facts["settings"]), parameters_from(arrays)
 
     def iterations(self) -> list[int]:
         """Return the iterations whose states are here, in order."""

@@ -1,0 +1,1 @@
+"""How well models predict what they have not seen, beside simple baselines."""

@@ -1,0 +1,190 @@
+"""How well each image would be predicted if it had not been learnt from, without fitting again.
+
+A model knows the images that it was learnt from too well: the more latents there are, the smaller
+are the residuals that they leave, and the surer it is of what it sees. How sure it may be of a
+*new* image is found by hiding a box of every image, and predicting the box from the rest under
+bases that have not seen the image, for several weights w of the likelihood.
+
+The bases that have not seen an image follow from its influence. Given its latents z and residual
+r = f - E[f | z], and M = (ZZ' + Q)^-1 with Q for the penalties, least squares without it have
+
+    B_ = B - r a',   mu_ = mu - r / (N (1 - h)),   a = M z / (1 - h),   h = z'Mz + 1/N,
+
+where B is the derivative of the image with respect to z, and h the leverage. With the Hessian H of
+the likelihood where the image is seen, G = B'HB, b = B'Hr and rho = r'Hr, the latents that the
+rest of the image has under these bases are
+
+    G_ = G - b a' - a b' + rho a a',   c = G z + k b - a (b'z + k rho),   k = 1 + 1 / (N (1 - h)),
+    z_(w) = (w G_ + A)^-1 w c.
+
+The box is predicted by E[f | z_(w)] - r (a'z_(w) + k - 1). For a model without warps and Gaussian
+noise all of this is exact, but for penalties and the influence of the image on A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from anamorph.arrays.devices import array_namespace, beside
+from anamorph.arrays.typing import Array, Float64Array
+from anamorph.images.hidden import Boxes
+from anamorph.latents import starting_latents
+from anamorph.model.generator import Generator
+
+#: Weights of the likelihood that are tried.
+WEIGHTS = tuple(2.0**-power for power in range(12))
+
+_HIDDEN_SHARE = 0.29
+_SEED_OF_BOXES = 29
+# The influence of an image that latents explain on their own is not known: 1 - h would be 0.
+_MOST_LEVERAGE = 0.9
+# Weights predict equally well if they forgo no more than the first share of what the best one
+# gains, and the second of its error: of these, the least sure is taken.
+_FORGONE, _ADDED = 0.05, 0.015
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Cohesion:
+    """What the images have in common that leverage depends on.
+
+    Attributes
+    ----------
+    inverse_scatter : (K, K)
+        M = (ZZ' + Q)^-1, where Q is what the penalties of the bases count for.
+    n_images : int
+        N, at all sites.
+    """
+
+    inverse_scatter: Float64Array
+    n_images: int
+
+
+def draw_boxes(identities: Sequence[int | str], space: tuple[int, ...]) -> Boxes:
+    """Return a box of each image, which depends on nothing but its identity."""
+    sides = Boxes.draw(1, space, _HIDDEN_SHARE, _SEED_OF_BOXES).sides
+    places = np.subtract(space, sides) + 1
+    uniform = ndtr(starting_latents(_SEED_OF_BOXES, identities, len(space)))
+    corners = np.minimum(uniform * places, places - 1).astype(np.intp)
+    return Boxes(space, sides, corners)
+
+
+def errors_without(
+    generator: Generator,
+    images: Array,
+    latents: Float64Array,
+    displacement: Array | None,
+    is_hidden: Array,
+    cohesion: Cohesion,
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return how well images are predicted without having been learnt from, in sums over them.
+
+    Parameters
+    ----------
+    generator : Generator
+    images : (N, C, *space)
+    latents : (N, K)
+        Those that were learnt.
+    displacement : (N, d, *space) or None
+        Of the warps of these latents.
+    is_hidden : (N, *space) bool
+        The box of each image.
+    cohesion : Cohesion
+
+    Returns
+    -------
+    errors : (len(WEIGHTS),)
+        Squared errors in the boxes, over the noise variance, for each weight.
+    squares : (C,)
+        Squared residuals of whole images.
+    observed : (C,)
+        Number of voxels in them.
+    """
+    xp, space = array_namespace(images), tuple(range(2, images.ndim))
+    leverage = _Leverage.of(latents, cohesion)
+    expected = generator.settings.likelihood.expectation(
+        generator.warp(generator.appearance(latents), displacement)
+    )
+    is_seen = ~np.isnan(images)
+    residual = np.where(is_seen, images - expected, np.float32(0))
+    matrix, vector = _normal_equations(
+        generator, images, latents, displacement, is_hidden, leverage
+    )
+    prior = beside(latents, generator.parameters.latent_precision)
+    precision = beside(images, generator.parameters.noise_precision).reshape(-1, *(1,) * len(space))
+    in_box = is_hidden[:, None] & is_seen
+    errors = xp.empty(len(WEIGHTS))
+    for n, weight in enumerate(WEIGHTS):
+        found = np.linalg.solve(weight * matrix + prior, weight * vector[..., None])[..., 0]
+        wrong = images - generator.expected_images(found)
+        shift = (leverage.influence * found).sum(axis=1) + leverage.stretch - 1
+        wrong = wrong + residual * _as_images(shift, residual)
+        errors[n] = (np.where(in_box, wrong, 0).astype(np.float64) ** 2 * precision).sum()
+    honest = residual.astype(np.float64) * _as_images(1 / (1 - leverage.value), residual)
+    return errors, (honest**2).sum(axis=(0, *space)), is_seen.sum(axis=(0, *space))
+
+
+@dataclass(frozen=True)
+class _Leverage:
+    """Leverage h (N,), influence a (N, K) and stretch k (N,) of images."""
+
+    value: Float64Array
+    influence: Float64Array
+    stretch: Float64Array
+
+    @classmethod
+    def of(cls, latents: Float64Array, cohesion: Cohesion) -> _Leverage:
+        share = latents @ beside(latents, cohesion.inverse_scatter)
+        value = (share * latents).sum(axis=1) + 1 / cohesion.n_images
+        value = np.minimum(value, _MOST_LEVERAGE)
+        rest = 1 - value
+        return cls(value, share / rest[:, None], 1 + 1 / (cohesion.n_images * rest))
+
+
+def _normal_equations(
+    generator: Generator,
+    images: Array,
+    latents: Float64Array,
+    displacement: Array | None,
+    is_hidden: Array,
+    leverage: _Leverage,
+) -> tuple[Float64Array, Float64Array]:
+    """Return G_ (N, K, K) and c (N, K) of what is seen of images outside their boxes."""
+    rest = np.where(is_hidden[:, None], np.float32(np.nan), images)
+    appearance = generator.appearance(latents)
+    derivatives = generator.derivatives(appearance, displacement, rest)
+    slope, matrix = generator.latent_derivatives(appearance, derivatives)  # slope = -B'Hr
+    residual = generator.settings.likelihood.pearson_residuals(
+        generator.warp(appearance, displacement), rest, generator.parameters.noise_precision
+    )
+    squares = np.square(residual.astype(np.float64)).sum(axis=tuple(range(1, residual.ndim)))
+    squares = generator.settings.decimation * squares
+    a, k, b = leverage.influence, leverage.stretch, -slope
+    crossed = b[:, :, None] * a[:, None]
+    turned = matrix - crossed - crossed.swapaxes(1, 2)
+    turned += squares[:, None, None] * a[:, :, None] * a[:, None]
+    vector = (matrix @ latents[..., None])[..., 0] + k[:, None] * b
+    vector -= a * ((b * latents).sum(axis=1) + k * squares)[:, None]
+    return turned, vector
+
+
+def _as_images(numbers: Float64Array, images: Array) -> Array:
+    """Return one number per image, (N,), in a shape that multiplies images."""
+    return numbers.astype(images.dtype).reshape(-1, *(1,) * (images.ndim - 1))
+
+
+def best_weight(errors: Float64Array) -> float:
+    """Return the weight of the likelihood that predicts best, of sums for each of `WEIGHTS`.
+
+    Of weights that predict (nearly) equally well, it is the smallest. Where no weight makes a
+    difference, as without bases, it is 1.
+    """
+    least = errors.min()
+    if errors.max() - least <= _ROUNDING * least:
+        return 1.0
+    limit = least + min(_FORGONE * (errors[-1] - least), _ADDED * least)
+    return min(weight for weight, error in zip(WEIGHTS, errors, strict=True) if error <= limit)

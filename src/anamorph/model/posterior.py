@@ -1,0 +1,67 @@
+"""What a model knows of the latents of an image: a Gaussian, by Laplace's approximation.
+
+The expected image under all of these latents is a better prediction than the image of the most
+probable ones, where warps or the likelihood bend: an edge whose place is uncertain is blurred. It
+is averaged over a fixed set of draws, which come in pairs z + x and z - x, so that whatever is
+linear in the latents is exact, and a prediction is the same whenever it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from anamorph.arrays.devices import beside
+from anamorph.arrays.typing import Array, Float64Array
+from anamorph.model.encoding import encode, propose
+from anamorph.model.generator import Generator
+
+#: Draws over which an expected image is averaged.
+N_DRAWS = 16
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Latents of images as far as they are known: z ~ N(latents, covariance).
+
+    Attributes
+    ----------
+    latents : (N, K)
+        The most probable ones.
+    covariance : (N, K, K)
+        The inverse of the Hessian of -ln p(f, z) there.
+    """
+
+    latents: Float64Array
+    covariance: Float64Array
+
+    def draws(self, noise: Float64Array) -> Iterator[Float64Array]:
+        """Yield latents (N, K) for each row of white noise (M, K), the same for all images."""
+        factor = np.linalg.cholesky(self.covariance)
+        for row in beside(self.latents, noise):
+            yield self.latents + factor @ row
+
+
+def find_posterior(generator: Generator, images: Array) -> Posterior:
+    """Return what is known of the latents of images (N, C, *space), NaN where missing."""
+    latents = encode(generator, images).latents
+    here = propose(generator, images, latents, generator.displacement(latents))
+    return Posterior(latents, here.covariance)
+
+
+def paired_noise(n_latents: int, n_draws: int = N_DRAWS) -> Float64Array:
+    """Return white noise (n_draws, K), always the same, in pairs of opposite sign."""
+    half = np.random.default_rng(0).standard_normal((n_draws // 2, n_latents))
+    return np.concatenate([half, -half])
+
+
+def expect_images(generator: Generator, posterior: Posterior) -> tuple[Array, Array]:
+    """Return the mean and the variance of E[f | z] over a posterior, each (N, C, *space)."""
+    total = squares = np.zeros(())
+    for latents in posterior.draws(paired_noise(posterior.latents.shape[1])):
+        images = generator.expected_images(latents).astype(np.float64)
+        total, squares = total + images, squares + images**2
+    mean = total / N_DRAWS
+    return mean, np.maximum(squares / N_DRAWS - mean**2, 0)
