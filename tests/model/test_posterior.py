@@ -102,11 +102,14 @@ def test_a_weight_that_changes_after_the_fit_is_refused(model, tmp_path):
     model.save(tmp_path / "model.safetensors")
     loaded = ShapeAppearanceModel.load(tmp_path / "model.safetensors")
     assert loaded.settings_ == model.settings_
-    loaded.set_params(decimation=0.1)
+    with pytest.warns(UserWarning, match="cannot change in a fitted model"):
+        loaded.set_params(decimation=0.1)
     for use in (loaded.transform, loaded.impute, loaded.score):
         with pytest.raises(ValueError, match="decimation was 'auto' when the model was fitted"):
             use(draw_images(2))
-    loaded.set_params(decimation="auto").transform(draw_images(2))
+    with pytest.warns(UserWarning, match="cannot change in a fitted model"):
+        loaded.set_params(decimation="auto")
+    loaded.transform(draw_images(2))
 
 
 def test_new_images_have_the_prior_that_samples_have(model):

@@ -35,7 +35,7 @@ def predictions(predictor, latents, images):
         "expected_images": lambda: predictor.expected_images(latents),
         "log_likelihood": lambda: predictor.log_likelihood(images, latents),
         "displacement": lambda: predictor.displacement(latents),
-        "impute": lambda: predictor.impute(images),
+        "impute": lambda: np.stack(predictor.impute(images)),
     }
 
 
@@ -77,4 +77,5 @@ def test_a_model_passes_its_budget_on(monkeypatch):
     model = ShapeAppearanceModel(1, n_iter=1, memory_budget=12345, n_threads=1).fit(images)
     model.transform(images)
     model.sample(2)
-    assert used == [12345, 12345]
+    assert len(used) >= 2
+    assert set(used) == {12345}

@@ -131,6 +131,7 @@ def _extreme_settings(settings: Settings) -> list[tuple[str, Any]]:
         for name, entry in HYPERPARAMETERS.items()
         if entry.group == MODEL and isinstance(entry.default, float | tuple)
     }
+    defaults["decimation"] = 1.0  # of the fit, where it is not given
     defaults["voxel_size"] = (1.0,) * settings.n_dims
     defaults["prior_dof"] = float(settings.layout.n_latents)
     return [

@@ -138,7 +138,13 @@ def choices(find: Callable[[], tuple[str, ...]]) -> Accepted:
 
 
 def _check_seed(name: str, value: Any) -> Any:
-    return value if _draws_numbers(value) else check_integer(name, value, 0)
+    if _draws_numbers(value):
+        return value
+    try:
+        return check_integer(name, value, 0)
+    except ArgumentError as error:
+        words = ">= 0, a RandomState or a Generator"
+        raise ArgumentError(str(error).replace(">= 0", words)) from None
 
 
 def _check_threads(name: str, value: Any) -> int:

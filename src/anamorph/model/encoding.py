@@ -191,7 +191,7 @@ def encode(
     generator: Generator,
     images: Array,
     max_shootings: int = 60,
-    tolerance: float = 0.01,
+    tolerance: float = 0.004,
     start: Float64Array | None = None,
     *,
     exact_curvature: bool = True,
@@ -210,7 +210,7 @@ def encode(
     max_shootings : int
         Per image, 60 by default.
     tolerance : float
-        In nats, 0.01 by default.
+        In nats, 0.004 by default.
     start : (N, K), optional
         Latents to start from. By default the better of two: what a regression on the image says,
         and the most probable of the model's own guesses.
