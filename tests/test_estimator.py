@@ -659,7 +659,10 @@ def test_a_checkpoint_is_no_model(tmp_path):
         ({"shape_penalty": (1, 1, 1)}, "shape_penalty must hold 5 numbers"),
         ({"appearance_penalty": (1, 1)}, "appearance_penalty must hold 3 numbers"),
         ({"mean_penalty": (1, -1, 1)}, "mean_penalty"),
-        ({"random_state": -1}, "random_state must be an integer >= 0, a RandomState or a Generator, got -1"),
+        (
+            {"random_state": -1},
+            "random_state must be an integer >= 0, a RandomState or a Generator, got -1",
+        ),
         ({"random_state": "a"}, "random_state"),
         ({"n_threads": 0}, "n_threads must be an integer >= 1, or -1 for all, got 0"),
         ({"memory_budget": -5}, "memory_budget"),

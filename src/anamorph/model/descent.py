@@ -43,7 +43,7 @@ class Descent:
         The value there; by default any visit is better.
     exact_curvature : bool
         Whether Hessians come from the exact effect of the latents on the image once gradients are
-        exact, at the cost of K shootings; they do by default.
+        exact, at the cost of K shootings; by default they do not.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Descent:
         latents: Float64Array,
         value: Float64Array | None = None,
         *,
-        exact_curvature: bool = True,
+        exact_curvature: bool = False,
     ) -> None:
         xp, (number, n_latents) = array_namespace(latents), latents.shape
         self._generator, self._images = generator, images

@@ -194,7 +194,7 @@ def encode(
     tolerance: float = 0.004,
     start: Float64Array | None = None,
     *,
-    exact_curvature: bool = True,
+    exact_curvature: bool = False,
     with_covariance: bool = False,
 ) -> Encoded:
     """Find the most probable latents of images (N, C, *space).
@@ -216,7 +216,7 @@ def encode(
         and the most probable of the model's own guesses.
     exact_curvature : bool
         Whether evidence and covariance use the exact effect of the latents on the image, found by
-        K more shootings, as is the default, or the approximate effect that steps are made with.
+        K more shootings, or the approximate effect that steps are made with, as is the default.
     with_covariance : bool
         Whether to return the covariances S_n too; not by default.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anamorph.arrays.devices import beside
+from anamorph.arrays.devices import array_namespace, beside
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.model.encoding import encode, propose
 from anamorph.model.generator import Generator
@@ -59,9 +59,11 @@ def paired_noise(n_latents: int, n_draws: int = N_DRAWS) -> Float64Array:
 
 def expect_images(generator: Generator, posterior: Posterior) -> tuple[Array, Array]:
     """Return the mean and the variance of E[f | z] over a posterior, each (N, C, *space)."""
-    total = squares = np.zeros(())
+    shape = (len(posterior.latents), *generator.parameters.mean.shape)
+    total, squares = array_namespace(generator.parameters.mean).zeros((2, *shape))
     for latents in posterior.draws(paired_noise(posterior.latents.shape[1])):
-        images = generator.expected_images(latents).astype(np.float64)
-        total, squares = total + images, squares + images**2
+        images = generator.expected_images(latents)
+        total += images
+        squares += images.astype(np.float64) ** 2
     mean = total / N_DRAWS
     return mean, np.maximum(squares / N_DRAWS - mean**2, 0)

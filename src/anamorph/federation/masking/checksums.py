@@ -17,7 +17,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from anamorph.federation.masking.field import PRIME, Residues, inner_product, uniform_residues
+from anamorph.federation.masking.field import PRIME, Residues, uniform_residues
+from anamorph.kernels.cpu.residues import inner_product
 
 #: Checksums are taken under two independent sets of coefficients.
 N_CHECKSUMS = 2

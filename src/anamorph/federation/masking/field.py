@@ -16,12 +16,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
-from anamorph.kernels.compile import kernel
+from anamorph.kernels.cpu.residues import PRIME
 
 Residues = NDArray[np.uint64]
 
-PRIME_BITS = 61
-PRIME = 2**PRIME_BITS - 1
 _P = np.uint64(PRIME)
 _CHUNK = 2**16  # numbers that are worked on while they are in the processor's cache
 
@@ -80,27 +78,3 @@ def _drawn(stream: CipherContext, n: int) -> Residues:
     if is_outside.any():
         words[is_outside] = _drawn(stream, int(is_outside.sum()))
     return words
-
-
-@kernel
-def inner_product(a: Residues, b: Residues) -> np.uint64:
-    """Return sum_k a_k b_k modulo p, by products of 32-bit halves: 2^61 = 1 modulo p."""
-    p, low = np.uint64(PRIME), np.uint64(2**32 - 1)
-    low_29, bits_29, bits_32 = np.uint64(2**29 - 1), np.uint64(29), np.uint64(32)
-    bits_61, eight = np.uint64(PRIME_BITS), np.uint64(8)
-    total = np.uint64(0)
-    for k in range(a.size):
-        a_1, a_0 = a[k] >> bits_32, a[k] & low
-        b_1, b_0 = b[k] >> bits_32, b[k] & low
-        middle = a_1 * b_0 + a_0 * b_1  # times 2^32; below 2^62
-        last = a_0 * b_0
-        product = (
-            eight * (a_1 * b_1)  # times 2^64
-            + (middle >> bits_29)
-            + ((middle & low_29) << bits_32)
-            + (last >> bits_61)
-            + (last & p)
-        )
-        total += (product >> bits_61) + (product & p)
-        total = (total >> bits_61) + (total & p)
-    return total
