@@ -305,7 +305,8 @@ def test_shootings_are_counted(monkeypatch):
     encoded = encode(generator, images, exact_curvature=False)
     assert encoded.n_shootings.sum() == n_shot["record"] + n_shot["differentiate"]
     assert n_shot["displacement"] == 0
-    encode(generator, images)  # there and along each axis, once per image, or twice if far
+    # There and along each axis, once per image, or twice if far.
+    encode(generator, images, exact_curvature=True)
     per_image = 1 + settings.layout.n_latents
     assert n_shot["displacement"] % per_image == 0
     assert per_image * len(images) <= n_shot["displacement"] <= 2 * per_image * len(images)

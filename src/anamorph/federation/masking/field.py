@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
-from anamorph.kernels.cpu.residues import PRIME
+from anamorph.kernels.cpu.residues import PRIME as PRIME
 
 Residues = NDArray[np.uint64]
 
