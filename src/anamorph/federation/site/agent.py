@@ -58,6 +58,7 @@ logger = logging.getLogger("anamorph")
 
 _IMAGES_AT_A_TIME = 64
 _SECRET_BYTES = 32
+_ANALYSIS = "analysis"  # the plan of all analyses: none can take the name of a fit
 # What happens to honest fits: it does not count as a refusal.
 _FAULTS = (StaleStepError, StorageError, SiteFailure)
 
@@ -252,14 +253,12 @@ class SiteAgent:
         self.policy.check_settings(settings, message["n_iter"])
         self._check_format(settings)
         agreement = self._agreed(message["holdings"])
-        self.policy.check_counts(agreement.counts)
-        n_images, n_latents = sum(agreement.counts.values()), settings.layout.n_latents
-        self.policy.check_total(n_images, n_latents)
-        self.policy.check_weighted_sums(n_images, n_latents, message["n_iter"])
-        self._ledger.begin(name, dict(agreement.counts), message["n_iter"])
+        self._check_numbers(agreement.counts, settings, message["n_iter"])
         ending = Ending(message["n_iter"], message["tol"])
         plan = Plan(name, settings, message["seed"], ending, agreement)
+        self._ledger.begin(name, dict(agreement.counts), message["n_iter"], plan.fixed)
         self._forget_question()
+        self._returning = None
         if self._fit is None or self._fit.plan != plan:
             self._fit = SiteFit(plan, self._holdings, self.folder / "fits" / name)
         self.audit.write(
@@ -273,6 +272,15 @@ class SiteAgent:
             "step": self._ledger.last_step(name),
             "iterations": self._fit.store.iterations(),
         }
+
+    def _check_numbers(
+        self, counts: Mapping[str, int], settings: Settings, n_iterations: int
+    ) -> None:
+        """Refuse a fit that tells too much about so many images at some sites."""
+        self.policy.check_counts(counts)
+        n_images, n_latents = sum(counts.values()), settings.layout.n_latents
+        self.policy.check_total(n_images, n_latents)
+        self.policy.check_weighted_sums(n_images, n_latents, n_iterations)
 
     def _agreed(self, holdings: Mapping[str, Message]) -> Agreement:
         """Return the agreement, if it says of this site what is true."""
@@ -294,7 +302,11 @@ class SiteAgent:
     def _restore(self, message: Message) -> Message:
         """Go back to the state after an iteration (0: the beginning), with some sites."""
         fit, step, roster = self._joined(message), message["step"], message["roster"]
-        self._check_roster(roster, fit.plan.agreement.counts)
+        plan, counts = fit.plan, fit.plan.agreement.counts
+        self._check_roster(roster, counts)
+        # Sites that agreed and are not asked do not hide anybody.
+        asked = {name: counts[name] for name in roster}
+        self._check_numbers(asked, plan.settings, plan.ending.n_iter)
         self._forget_question()
         self._ledger.take_step(fit.plan.name, step)
         fit.begin(message["iteration"], roster)
@@ -369,9 +381,10 @@ class SiteAgent:
         self.policy.check_images(len(self.images))
         agreement = self._agreed(message["holdings"])
         self._check_roster(roster, agreement.counts)
+        self.policy.check_counts({name: agreement.counts[name] for name in roster})
         settings, parameters = find_model(self.folder / "fits", message["summary"])
         self._forget_question()
-        self._ledger.begin(name, dict(agreement.counts), None)
+        self._ledger.begin(name, dict(agreement.counts), None, _ANALYSIS)
         last = self._ledger.last_step(name)
         step = max(message["step"], last + 1)
         self._ledger.take_step(name, step)
@@ -562,6 +575,8 @@ class _Asked:
         if self._before is not None:
             self._before.accept(verdicts)
             self._before = None
+            if isinstance(self._part, SiteFit):
+                self._part.keep_held()
 
     def settle(
         self, checksums: Mapping[str, Message], masked: Mapping[str, object]
@@ -578,6 +593,8 @@ class _Asked:
         if isinstance(self._part, SiteFit):
             fact = self.round.binding.data + self.round.total_digest
             self._part.give(self._question, total, decisions, fact)
+            if self.round.is_accepted:
+                self._part.keep_held()
         self.is_given = True
 
     @property
