@@ -2,12 +2,15 @@
 
 import pytest
 
-from anamorph.federation import Policy, VerificationError
+from anamorph.federation import FederationError, Policy, VerificationError, federated_statistics
 from anamorph.federation.coordinator.sites import FederatedSites
+from anamorph.federation.protocol.bounds import Bounds
 from anamorph.federation.protocol.sketches import summary
 from anamorph.federation.protocol.wire import pack, unpack
+from anamorph.model.generator import Generator
 from anamorph.storage.modelfile import parameter_arrays
 from tests.federation.attacks.cheating import Meddling, log_of
+from tests.federation.attacks.test_influence import lying
 from tests.federation.conftest import fit, sites
 
 
@@ -95,7 +98,7 @@ def test_a_total_that_no_witness_confirmed_leaves_no_state(tmp_path, monkeypatch
 
     def stop_at_block(name, message):
         """Let a question that follows an iteration be asked, and withhold the verdicts."""
-        if message["do"] == "ask" and told_to_settle:
+        if message["do"] == "ask" and len(told_to_settle) > 1:  # the first is before iterations
             asked.append(name)
         if message["do"] == "block" and asked:
             return message | {"verdicts": {}}
@@ -107,3 +110,54 @@ def test_a_total_that_no_witness_confirmed_leaves_no_state(tmp_path, monkeypatch
     for agent in inner._agents.values():
         folder = next((agent.folder / "fits").iterdir())
         assert not list(folder.glob("state-*"))
+
+
+# ---- bounds that a site moves
+
+
+def test_a_site_cannot_raise_bounds_without_end(tmp_path, monkeypatch):
+    # Norms of the last total give the next bound: a site that always claims the most raises it
+    # tenfold in every iteration.
+    inner = sites(tmp_path)
+    lying(inner, "site2", monkeypatch, "gradient_squares", factor=9.0)
+    shares, honest = [], Bounds.limits
+
+    def limits(self, question, parameters):
+        given = honest(self, question, parameters)
+        if question == "appearance_derivatives":
+            most, *_ = self._extremes(Generator(self._settings, parameters), question)
+            shares.append(given.gradient / most)
+        return given
+
+    monkeypatch.setattr(Bounds, "limits", limits)
+    fit(inner, n_iter=5)
+    assert max(shares) < 20.1
+
+
+def test_negative_squares_are_noticed(tmp_path, monkeypatch):
+    # They would clip what honest images contribute to nothing.
+    inner = sites(tmp_path)
+    lying(inner, "site2", monkeypatch, "gradient_squares", factor=-5.0)
+    with pytest.raises(VerificationError, match="gradient_squares in the total of .* is negative"):
+        fit(inner)
+
+
+# ---- statistics
+
+
+def test_another_name_of_a_group_is_no_other_question(tmp_path):
+    # The same sums, over all sites and over all but one, are those of the one.
+    inner = sites(tmp_path, Policy(minimum_images=1), 16, 4)
+    model, _ = fit(inner, n_iter=1)
+    federated_statistics(model, inner, inner.names, ["all"])
+    with pytest.raises(FederationError, match="this was answered for site1, site2, site3, site4"):
+        federated_statistics(model, inner, inner.names[:3], ["everybody"])
+    assert log_of(inner, "site1", "refused")
+
+
+def test_a_thousand_groups_are_refused_at_once(tmp_path):
+    inner = sites(tmp_path)
+    model, _ = fit(inner, n_iter=1)
+    groups = [str(number) for number in range(1000)]
+    with pytest.raises(FederationError, match="at most 100 groups"):
+        federated_statistics(model, inner, inner.names, groups)

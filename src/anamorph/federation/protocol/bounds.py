@@ -6,8 +6,8 @@ before its values are, no site ever has to say that its values do not fit, and a
 the number of images times the bound is refused.
 
 Norms of derivatives are bounded by ten times their root mean square over all images when the same
-question was asked before, and the first time by twice those of the most extreme images that the
-agreed range of intensities allows. Latents are bounded by ten times what the prior expects.
+question was asked before (which is itself taken for at most twice what follows), and the first time
+by twice those of the most extreme images that the agreed range of intensities allows. Latents are bounded by ten times what the prior expects.
 """
 
 from __future__ import annotations
@@ -77,9 +77,12 @@ class Bounds:
         precision = generator.prior_precision
         covariance = np.linalg.inv(precision)
         expected = np.trace(np.linalg.inv(parameters.latent_precision))
-        usual, room = self.norms.get(question), _ROOM
-        if usual is None:
-            usual, room = self._extremes(generator, question), _ROOM_OF_EXTREMES
+        extremes = self._extremes(generator, question)
+        usual, room = extremes, _ROOM_OF_EXTREMES
+        if question in self.norms:
+            # A site that claims ever larger norms would raise the bound tenfold each time.
+            pairs = zip(self.norms[question], extremes, strict=True)
+            usual, room = [min(norm, _ROOM_OF_EXTREMES * most) for norm, most in pairs], _ROOM
         gradient, hessian, log_likelihood = (room * norm for norm in usual)
         n_latents = len(precision)
         log_determinant = abs(float(np.linalg.slogdet(precision)[1]))
@@ -187,6 +190,10 @@ class Bounds:
                 if name in ("gradient", "hessian")
                 else (_largest_entry(sums[name]))
             )
+            if name in NORMS and float(sums[name]) < 0:
+                raise VerificationError(
+                    f"{name} in the total of {question} is negative: a site answered wrong numbers"
+                )
             if largest > _ROUNDING * n_images * bound:
                 raise VerificationError(
                     f"{name} in the total of {question} is {largest:.3g}, more than {n_images} "

@@ -14,6 +14,8 @@ Shape = tuple[int, ...]
 
 #: Sums of squared norms that go with derivatives: bounds of later questions follow from them.
 NORMS = ("gradient_squares", "hessian_squares")
+# Each has a matrix of latents in the answer, and noise is drawn for each number of it.
+_MOST_GROUPS = 100
 
 
 def answer_shapes(
@@ -76,6 +78,8 @@ def check_arguments(arguments: Any) -> None:
     if not isinstance(arguments, dict) or arguments.keys() != expected:
         raise MessageError("an analysis takes groups, group_by, weight_by and privacy")
     groups = arguments["groups"]
+    if isinstance(groups, list) and len(groups) > _MOST_GROUPS:
+        raise MessageError(f"an analysis is about at most {_MOST_GROUPS} groups")
     if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
         raise MessageError(f"groups of an analysis must be a list of names, got {groups!r:.80}")
     if not groups or len(set(groups)) < len(groups):

@@ -382,7 +382,7 @@ class SiteAgent:
         agreement = self._agreed(message["holdings"])
         self._check_roster(roster, agreement.counts)
         self.policy.check_counts({name: agreement.counts[name] for name in roster})
-        settings, parameters = find_model(self.folder / "fits", message["summary"])
+        settings, parameters, fit = find_model(self.folder / "fits", message["summary"])
         self._forget_question()
         self._ledger.begin(name, dict(agreement.counts), None, _ANALYSIS)
         last = self._ledger.last_step(name)
@@ -392,6 +392,7 @@ class SiteAgent:
             name,
             settings,
             parameters,
+            fit,
             agreement,
             roster,
             self._holdings,
