@@ -1,17 +1,34 @@
 """Attacks found by an adversary who read the program: each once worked against unmodified sites."""
 
+import json
+
+import numpy as np
 import pytest
 
-from anamorph.federation import FederationError, Policy, VerificationError, federated_statistics
+from anamorph.federation import (
+    FederationError,
+    Policy,
+    PolicyError,
+    Terms,
+    VerificationError,
+    federated_statistics,
+    simulated_sites,
+    split_images,
+)
 from anamorph.federation.coordinator.sites import FederatedSites
+from anamorph.federation.masking.field import PRIME
+from anamorph.federation.masking.fixed_point import from_fixed_point, to_fixed_point
 from anamorph.federation.protocol.bounds import Bounds
+from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.sketches import summary
 from anamorph.federation.protocol.wire import pack, unpack
+from anamorph.images.collection import open_images
 from anamorph.model.generator import Generator
 from anamorph.storage.modelfile import parameter_arrays
 from tests.federation.attacks.cheating import Meddling, log_of
 from tests.federation.attacks.test_influence import lying
-from tests.federation.conftest import fit, sites
+from tests.federation.conftest import LENIENT, fit, one_agent, sites, stack
+from tests.federation.site.test_agent import GO_ON, away
 
 
 class Recorded(Meddling):
@@ -138,7 +155,7 @@ def test_negative_squares_are_noticed(tmp_path, monkeypatch):
     # They would clip what honest images contribute to nothing.
     inner = sites(tmp_path)
     lying(inner, "site2", monkeypatch, "gradient_squares", factor=-5.0)
-    with pytest.raises(VerificationError, match="gradient_squares in the total of .* is negative"):
+    with pytest.raises(VerificationError, match=r"gradient_squares in the total of .* is negative"):
         fit(inner)
 
 
@@ -161,3 +178,94 @@ def test_a_thousand_groups_are_refused_at_once(tmp_path):
     groups = [str(number) for number in range(1000)]
     with pytest.raises(FederationError, match="at most 100 groups"):
         federated_statistics(model, inner, inner.names, groups)
+
+
+# ---- a returning site
+
+
+def change_the_step(name, message):
+    if message["do"] == "adopt" and message["array"] in ("step", "numbers"):
+        values, place = message["values"].copy(), 0 if message["array"] == "step" else 1
+        values[place] = 0.01
+        return message | {"values": values}
+    return message
+
+
+def test_the_step_of_a_returning_site_is_compared(tmp_path):
+    # Beside the objective it vanished, and a site could be given any.
+    transport = sites(tmp_path, n_images=17, n_sites=4)
+    with pytest.raises(Exception, match="not the one of site"):
+        fit(away(transport, change_the_step), terms=GO_ON, n_iter=6)
+    assert not log_of(transport, "site4", "adopted")
+
+
+# ---- messages
+
+
+@pytest.mark.parametrize("shape", [[], [1e400], [[1]], {}, None, [-1], [2**70, 2**70], "x"])
+def test_odd_shapes_in_a_header_are_refused(shape):
+    header = json.dumps({"do": {"\0reference": "bytes", "shape": shape}}).encode()
+    with pytest.raises(MessageError, match="cannot be read"):
+        unpack(b"anamorph" + len(header).to_bytes(8, "little") + header)
+
+
+def test_a_question_after_the_end_of_a_fit_is_named(tmp_path):
+    inner = sites(tmp_path)
+    recorded = Recorded(inner)
+    fit(recorded)
+    agent, asked = inner._agents["site1"], recorded.last("ask")
+    for step in (1, 2):
+        reply = agent.handle(asked | {"step": asked["step"] + step, "checksums": None})
+        assert reply["error"] == "StaleStepError"
+
+
+# ---- values that do not fit
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e300, -1e300, 8.0, -8.0])
+def test_no_value_of_a_site_makes_its_encoding_fail(value):
+    # An error would tell that the values of one site do not fit.
+    residues = to_fixed_point(np.array([0.5, value, -0.5]), 1)
+    assert residues.max() < PRIME
+    np.testing.assert_allclose(from_fixed_point(residues, 1)[[0, 2]], [0.5, -0.5])
+
+
+def test_infinite_intensities_are_named_before_a_fit(tmp_path):
+    images = stack(7)
+    images[2, 3, 3] = np.inf
+    agent, _ = one_agent(tmp_path, images=images)
+    assert "infinite values" in agent.handle({"do": "describe"})["text"]
+
+
+def test_intensities_beyond_single_precision_are_named(tmp_path):
+    images = open_images(1e30 * stack(), "gaussian")
+    inner = simulated_sites(images, split_images(13, 3), tmp_path, LENIENT, n_threads=1)
+    with pytest.raises(MessageError, match="smaller scale"):
+        fit(inner)
+
+
+@pytest.mark.parametrize("weight", ["1e15", "1e300"])
+def test_weights_that_are_too_large_are_named(tmp_path, weight):
+    inner = sites(tmp_path, columns={"weight": [weight] * 13})
+    model, _ = fit(inner, n_iter=1)
+    with pytest.raises(MessageError, match="weights must be from 0 to"):
+        federated_statistics(model, inner, inner.names, weight_by="weight")
+
+
+# ---- iterations that are done again
+
+
+def test_iterations_that_are_done_again_count(tmp_path):
+    # With one site that answers differently, each tells K weighted sums more.
+    inner = sites(tmp_path)
+    repeated = []
+
+    def hear(name, message, answer):
+        if message["do"] == "ask" and message["question"] == "mean_derivatives":
+            repeated.append(name)
+            return {"error": "SiteFailure", "text": "again"}
+        return None
+
+    with pytest.raises(PolicyError, match="at most 14 iterations of this fit"):
+        fit(Meddling(inner, hear=hear), terms=Terms(patience=0.0, retries=30), n_iter=2)
+    assert len(repeated) == 3 * 14

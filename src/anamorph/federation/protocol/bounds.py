@@ -6,8 +6,9 @@ before its values are, no site ever has to say that its values do not fit, and a
 the number of images times the bound is refused.
 
 Norms of derivatives are bounded by ten times their root mean square over all images when the same
-question was asked before (which is itself taken for at most twice what follows), and the first time
-by twice those of the most extreme images that the agreed range of intensities allows. Latents are bounded by ten times what the prior expects.
+question was asked before (or twice what follows, if that is less), and the first time by twice
+those of the most extreme images that the agreed range of intensities allows. Latents are bounded by
+ten times what the prior expects.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.federation.protocol.answers import N_IMAGES, AnswerSchema
-from anamorph.federation.protocol.errors import VerificationError
+from anamorph.federation.protocol.errors import MessageError, VerificationError
 from anamorph.federation.protocol.questions import NORMS
 from anamorph.federation.protocol.schemas import LEAST_EXPONENT, MOST_EXPONENT
 from anamorph.fitting.limits import Limits
@@ -35,7 +36,8 @@ _ROOM_OF_EXTREMES = 2.0
 # Latents at the start are drawn from a standard normal distribution, and beyond it never.
 _STARTING_LATENT = 12.0
 _LOG_DETERMINANT_PER_LATENT = 100.0
-_MOST_WEIGHT = 2.0**20  # of an image in an analysis
+#: Of an image in an analysis.
+MOST_WEIGHT = 2.0**20
 #: Two parties may round a bound to neighbouring powers of two.
 _EXPONENT_SLACK = 1
 _ROUNDING = 1.01
@@ -125,7 +127,7 @@ class Bounds:
         """Return the largest number that one image adds to any entry of each field."""
         n_voxels = math.prod(self._settings.space)
         weight = 1.0 if question == "mean_derivatives" else limits.latent
-        z = limits.latent * (_MOST_WEIGHT if question == "statistics" else 1.0)
+        z = limits.latent * (MOST_WEIGHT if question == "statistics" else 1.0)
         bounds = {
             N_IMAGES: 1.0,
             "count": 1.0,
@@ -142,8 +144,8 @@ class Bounds:
             "hessian": weight**2 * limits.hessian,
             NORMS[0]: limits.gradient**2,
             NORMS[1]: limits.hessian**2,
-            "group_size": _MOST_WEIGHT,  # with room for the noise of private statistics
-            "weight_sum": _MOST_WEIGHT,
+            "group_size": MOST_WEIGHT,  # with room for the noise of private statistics
+            "weight_sum": MOST_WEIGHT,
         }
         return {name: bounds[name] for name in schema.shapes}
 
@@ -161,6 +163,12 @@ class Bounds:
             At all sites that answer.
         """
         bounds = self.of_fields(question, limits, schema)
+        for name, bound in bounds.items():
+            if not math.isfinite(n_images * bound):
+                raise MessageError(
+                    f"the bound of {name} in {question} is not finite: bring the images of all "
+                    "sites to a smaller scale"
+                )
         exponents = {name: math.frexp(n_images * bound)[1] for name, bound in bounds.items()}
         return {name: min(max(e, LEAST_EXPONENT), MOST_EXPONENT) for name, e in exponents.items()}
 

@@ -42,7 +42,7 @@ def unpack(data: bytes) -> Message:
     try:
         header = json.loads(data[start:stop])
         message = _Reader(memoryview(data)[stop:]).read(header)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
         raise MessageError(f"a message cannot be read: {error}") from None
     if not isinstance(message, dict):
         raise MessageError(f"a message must be a dict, got {type(message).__name__}")

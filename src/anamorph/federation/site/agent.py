@@ -258,8 +258,8 @@ class SiteAgent:
         plan = Plan(name, settings, message["seed"], ending, agreement)
         self._ledger.begin(name, dict(agreement.counts), message["n_iter"], plan.fixed)
         self._forget_question()
-        self._returning = None
         if self._fit is None or self._fit.plan != plan:
+            self._returning = None  # it has the form of another fit
             self._fit = SiteFit(plan, self._holdings, self.folder / "fits" / name)
         self.audit.write(
             event="joined",
@@ -622,6 +622,8 @@ def _checked_settings(facts: Any) -> Settings:
 
 
 def _largest_magnitude(images: Any) -> float:
+    if np.isinf(images).any():
+        raise MessageError("images here have infinite values: what is missing is NaN")
     finite = np.abs(images[np.isfinite(images)])
     return float(finite.max()) if finite.size else 0.0
 

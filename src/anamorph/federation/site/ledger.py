@@ -169,9 +169,11 @@ class Ledger:
             kinds.append("fit")
         for kind in kinds:
             self._budget.check(kind, now, fit=fit, n_iterations=record.n_iter)
-        if question == "update_latents" and record.n_iterations >= policy.iterations:
+        most = policy.most_iterations(record.n_iter)
+        if question == "update_latents" and record.n_iterations >= most:
             raise PolicyError(
-                f"this site takes part in at most {policy.iterations} iterations of a fit"
+                f"this site takes part in at most {most} iterations of this fit, those that are "
+                "done again included"
             )
         return kinds
 
