@@ -28,7 +28,7 @@ from anamorph.storage.modelfile import parameter_arrays
 from tests.federation.attacks.cheating import Meddling, log_of
 from tests.federation.attacks.test_influence import lying
 from tests.federation.conftest import LENIENT, fit, one_agent, sites, stack
-from tests.federation.site.test_agent import GO_ON, away
+from tests.federation.site.test_agent import GO_ON, away, joining
 
 
 class Recorded(Meddling):
@@ -207,6 +207,23 @@ def test_odd_shapes_in_a_header_are_refused(shape):
     header = json.dumps({"do": {"\0reference": "bytes", "shape": shape}}).encode()
     with pytest.raises(MessageError, match="cannot be read"):
         unpack(b"anamorph" + len(header).to_bytes(8, "little") + header)
+
+
+def test_a_header_of_many_lists_is_not_read():
+    # It takes a hundred times its size in memory.
+    header = b'{"do": [' + b"[]," * 2**21 + b"[]]}"
+    with pytest.raises(MessageError, match="at most 4194304 bytes"):
+        unpack(b"anamorph" + len(header).to_bytes(8, "little") + header)
+
+
+def test_refusals_do_not_repeat_all_that_was_sent(tmp_path):
+    agent, identities = one_agent(tmp_path)
+    message = joining(agent, identities)
+    message["settings"]["layout"] = {"n_latents": 10**4000, "n_appearance": 1, "n_shape": 1}
+    message["settings"]["layout"] |= {"first_shape": 0}
+    reply = agent.handle(unpack(pack(message)))
+    assert len(reply["text"]) <= 1000
+    assert max(len(str(line)) for line in agent.audit.read()) < 1500
 
 
 def test_a_question_after_the_end_of_a_fit_is_named(tmp_path):

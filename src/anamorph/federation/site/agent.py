@@ -58,6 +58,7 @@ logger = logging.getLogger("anamorph")
 
 _IMAGES_AT_A_TIME = 64
 _SECRET_BYTES = 32
+_LONGEST_TEXT = 1000  # of a refusal, which may repeat what was sent
 _ANALYSIS = "analysis"  # the plan of all analyses: none can take the name of a fit
 # What happens to honest fits: it does not count as a refusal.
 _FAULTS = (StaleStepError, StorageError, SiteFailure)
@@ -191,10 +192,11 @@ class SiteAgent:
                 for key in ("do", "fit", "step", "question")
                 if key in message
             }
-            self.audit.write(event="refused", error=name, text=str(error), **asked)
+            text = str(error)[:_LONGEST_TEXT]
+            self.audit.write(event="refused", error=name, text=text, **asked)
         except StorageError as second:
-            error, name = second, type(second).__name__
-        return {"error": name, "text": str(error)}
+            name, text = type(second).__name__, str(second)
+        return {"error": name, "text": text}
 
     def _stop(self, message: Message, error: VerificationError) -> Message:
         """Stop a fit for good: what could not be verified is not tried again."""
