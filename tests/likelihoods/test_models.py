@@ -65,8 +65,10 @@ def test_missing_voxels_are_filled_with_what_is_expected_there(fitted):
     filled = model.impute(holes)
     observed = ~np.isnan(holes)
     assert np.array_equal(filled[observed], holes[observed])
-    expected = model.inverse_transform(model.transform(holes))
-    assert np.allclose(filled[~observed], expected[~observed], rtol=1e-5, atol=1e-6)
+    # Posterior means, about what the most probable latents give.
+    expected = model.inverse_transform(model.transform(holes))[~observed]
+    mean_error = np.abs(model.inverse_transform(np.zeros((1, 2)))[0] - images)[~observed]
+    assert np.abs(filled[~observed] - expected).mean() < 0.5 * mean_error.mean()
 
 
 def test_a_saved_model_is_the_same(fitted, tmp_path):
@@ -108,7 +110,7 @@ def test_cached_counts_are_not_taken_for_intensities_later(counts, tmp_path):
     files = sorted(tmp_path.glob("*.npz"))
     images = FileImages(files, "poisson", cache=tmp_path / "cache")
     assert np.array_equal(images.read(slice(None))[:, 0], counts)
-    with pytest.raises(ImageError, match="int32, whose range says nothing"):
+    with pytest.raises(ImageError, match="look like labels"):
         FileImages(files, "gaussian", cache=tmp_path / "cache").read(slice(None))
 
 

@@ -300,7 +300,7 @@ def test_a_site_that_only_answers_wrongly_is_left_out(tmp_path, change):
     terms = Terms(
         is_secure=False, patience=0.0, retries=1, may_go_on_without=True, roster_changes=1
     )
-    _, told = fit(Unreliable(sites(tmp_path, OPEN), plan), terms=terms)
+    _, told = fit(Unreliable(sites(tmp_path, OPEN, n_images=17), plan), terms=terms)
     assert told.roster == ("site1", "site2")
 
 

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("nvflare")
 
 from anamorph.federation import ConsortiumError, Identity
-from anamorph.federation.masking.pairwise import PairwiseMasks
 from anamorph.federation.nvflare import accepted
 from anamorph.federation.nvflare.consortium import Consortium
 from anamorph.federation.nvflare.kit import open_kit
@@ -37,6 +36,7 @@ from anamorph.federation.protocol.certificates import (
 )
 from anamorph.federation.protocol.errors import CertificateError
 from anamorph.federation.site.audit import AuditLog
+from anamorph.federation.site.round import Offer, check_offer
 from examples.federation.rehearsal import rehearse
 
 TRIO = Consortium("trio", "localhost", 8002, ("london", "paris", "rome"))
@@ -136,12 +136,11 @@ def test_the_authority_cannot_sign_as_a_site(place):
     changes = update(place / "london", forge(place, "paris", stolen))
     assert any("paris is shown with another key" in line for line in changes)
     london = identity_of(place, "london")
-    attacker = PairwiseMasks(Identity("paris", stolen, {}), "fit", 3, 0)
-    honest = PairwiseMasks(identity_of(place, "rome"), "fit", 3, 0)
-    masks = PairwiseMasks(london, "fit", 3, 0)
-    offers = {"paris": attacker.offer(), "rome": honest.offer(), "london": masks.offer()}
+    false = Offer(Identity("paris", stolen, {}), "fit", 3)
+    honest = Offer(identity_of(place, "rome"), "fit", 3)
+    check_offer(london, "rome", "fit", 3, honest.message)
     with pytest.raises(CertificateError, match=r"another key .* than the one accepted at london"):
-        masks.agree(list(TRIO.sites), offers, "question")
+        check_offer(london, "paris", "fit", 3, false.message)
 
 
 def test_a_site_notices_that_somebody_else_was_signed_under_its_name(place):

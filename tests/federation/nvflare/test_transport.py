@@ -14,8 +14,10 @@ pytest.importorskip("nvflare")
 from nvflare.collab.api.context import set_call_context
 
 from anamorph.federation.nvflare import transport as module
+from anamorph.federation.nvflare.site_program import _readable
 from anamorph.federation.nvflare.transport import CollabTransport
 from anamorph.federation.protocol.wire import pack, unpack
+from tests.federation.conftest import one_agent
 
 
 class Site:
@@ -115,3 +117,9 @@ def test_nobody_is_blamed_for_a_job_that_was_aborted(reach, aborted):
     ended.set()
     assert replies.failures == {"london": "the job was aborted"}
     assert transport.names == ("london",)
+
+
+def test_a_message_that_cannot_be_read_is_refused_and_logged(tmp_path):
+    agent, _ = one_agent(tmp_path)
+    assert agent.handle(_readable(b"nonsense"))["error"] == "MessageError"
+    assert [line["event"] for line in agent.audit.read()] == ["refused"]

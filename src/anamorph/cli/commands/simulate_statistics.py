@@ -87,6 +87,7 @@ def simulate_statistics(
     """
     from anamorph.federation.coordinator import statistics as across_sites
     from anamorph.federation.simulate import simulated_sites, split_images
+    from anamorph.federation.site.analysis import lend_model
 
     with talking("simulate-statistics", quiet, as_json) as messages:
         model = load_model(model_file, threads)
@@ -106,6 +107,9 @@ def simulate_statistics(
             transport = simulated_sites(
                 files, parts, Path(folder), rules, columns=columns, n_threads=threads
             )
+            for name in transport.names:  # as if they had fitted it
+                fits = Path(folder) / name / "fits"
+                lend_model(fits, model.settings_, model.generator_.parameters)
             statistics = across_sites.federated_statistics(
                 model,
                 transport,

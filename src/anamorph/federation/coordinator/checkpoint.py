@@ -167,7 +167,7 @@ class FederatedCheckpoints:
         if name in standing.roster:
             raise SitesLostError({name: f"it has lost its state after iteration {standing.n_done}"})
         arrays, facts = state_tensors(standing.state)
-        numbers = [facts["log_determinant_sum"], facts["step"], *facts["objective"]]
+        numbers = [facts["log_determinant_sum"], *facts["objective"]]
         shared = {
             "iteration": standing.n_done,
             "n_images": standing.state.latents.n_images,
@@ -175,6 +175,7 @@ class FederatedCheckpoints:
             "norms": dict(standing.norms),
             "roster": list(standing.roster),
         }
+        arrays["step"] = np.array([facts["step"]])
         arrays["numbers"] = np.array(numbers, np.float64)
         self._sites.send_state(name, standing.n_done, arrays, shared)
 

@@ -23,7 +23,8 @@ def to_fixed_point(values: Array, exponent: int) -> Residues:
     Parameters
     ----------
     values : (n,)
-        Finite, and at most 2^exponent in magnitude.
+        At most 2^exponent in magnitude. What is larger is cut off, and what is no number is 0: an
+        error here would tell about the values of a single site.
     exponent : int
         e.
 
@@ -31,7 +32,10 @@ def to_fixed_point(values: Array, exponent: int) -> Residues:
     -------
     (n,) array of uint64
     """
-    scaled = np.rint(np.ldexp(np.asarray(values, np.float64), _BITS - exponent))
+    numbers, most = np.asarray(values, np.float64), 2.0 ** (exponent + 1)  # exponents may round
+    if not np.all(np.abs(numbers) <= most):
+        numbers = np.clip(np.where(np.isnan(numbers), 0.0, numbers), -most, most)
+    scaled = np.rint(np.ldexp(numbers, _BITS - exponent))
     return to_residues(scaled.astype(np.int64))
 
 

@@ -13,8 +13,8 @@ from anamorph.federation.nvflare.acquaintance import Acquaintance
 from anamorph.federation.nvflare.kit import open_kit
 from anamorph.federation.nvflare.site_data import open_agent, open_identity
 from anamorph.federation.nvflare.transport import Garbage
-from anamorph.federation.protocol.errors import PolicyError
-from anamorph.federation.protocol.wire import pack, unpack
+from anamorph.federation.protocol.errors import MessageError, PolicyError
+from anamorph.federation.protocol.wire import Message, pack, unpack
 from anamorph.federation.site.agent import SiteAgent
 
 _SERVER = "server"  # NVFLARE's name for the coordinator's end of a job
@@ -53,7 +53,7 @@ class SiteProgram:
         if refusal is not None:
             return pack(refusal)
         self._garbage.collect()
-        asked = unpack(message)
+        asked = _readable(message)
         answer = pack(self._acquaintance.refusal_of(asked) or self._agent.handle(asked))
         self._garbage.add(len(message) + len(answer))
         return answer
@@ -62,6 +62,14 @@ class SiteProgram:
     def is_here(self) -> bool:
         """Return True, also while another thread computes an answer."""
         return True
+
+
+def _readable(message: bytes) -> Message:
+    """Return the message in some bytes; if there is none, one that the agent refuses and logs."""
+    try:
+        return unpack(message)
+    except MessageError:
+        return {}
 
 
 def _refusal_of_caller() -> dict[str, str] | None:

@@ -6,8 +6,9 @@ before its values are, no site ever has to say that its values do not fit, and a
 the number of images times the bound is refused.
 
 Norms of derivatives are bounded by ten times their root mean square over all images when the same
-question was asked before, and the first time by twice those of the most extreme images that the
-agreed range of intensities allows. Latents are bounded by ten times what the prior expects.
+question was asked before (or twice what follows, if that is less), and the first time by twice
+those of the most extreme images that the agreed range of intensities allows. Latents are bounded by
+ten times what the prior expects.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.federation.protocol.answers import N_IMAGES, AnswerSchema
-from anamorph.federation.protocol.errors import VerificationError
+from anamorph.federation.protocol.errors import MessageError, VerificationError
 from anamorph.federation.protocol.questions import NORMS
 from anamorph.federation.protocol.schemas import LEAST_EXPONENT, MOST_EXPONENT
 from anamorph.fitting.limits import Limits
@@ -35,7 +36,8 @@ _ROOM_OF_EXTREMES = 2.0
 # Latents at the start are drawn from a standard normal distribution, and beyond it never.
 _STARTING_LATENT = 12.0
 _LOG_DETERMINANT_PER_LATENT = 100.0
-_MOST_WEIGHT = 2.0**20  # of an image in an analysis
+#: Of an image in an analysis.
+MOST_WEIGHT = 2.0**20
 #: Two parties may round a bound to neighbouring powers of two.
 _EXPONENT_SLACK = 1
 _ROUNDING = 1.01
@@ -77,9 +79,12 @@ class Bounds:
         precision = generator.prior_precision
         covariance = np.linalg.inv(precision)
         expected = np.trace(np.linalg.inv(parameters.latent_precision))
-        usual, room = self.norms.get(question), _ROOM
-        if usual is None:
-            usual, room = self._extremes(generator, question), _ROOM_OF_EXTREMES
+        extremes = self._extremes(generator, question)
+        usual, room = extremes, _ROOM_OF_EXTREMES
+        if question in self.norms:
+            # A site that claims ever larger norms would raise the bound tenfold each time.
+            pairs = zip(self.norms[question], extremes, strict=True)
+            usual, room = [min(norm, _ROOM_OF_EXTREMES * most) for norm, most in pairs], _ROOM
         gradient, hessian, log_likelihood = (room * norm for norm in usual)
         n_latents = len(precision)
         log_determinant = abs(float(np.linalg.slogdet(precision)[1]))
@@ -123,7 +128,7 @@ class Bounds:
         """Return the largest number that one image adds to any entry of each field."""
         n_voxels = math.prod(self._settings.space)
         weight = 1.0 if question == "mean_derivatives" else limits.latent
-        z = limits.latent * (_MOST_WEIGHT if question == "statistics" else 1.0)
+        z = limits.latent * (MOST_WEIGHT if question == "statistics" else 1.0)
         bounds = {
             N_IMAGES: 1.0,
             "count": 1.0,
@@ -141,8 +146,8 @@ class Bounds:
             NORMS[0]: limits.gradient**2,
             NORMS[1]: limits.hessian**2,
             "errors_by_weight": limits.errors,
-            "group_size": _MOST_WEIGHT,  # with room for the noise of private statistics
-            "weight_sum": _MOST_WEIGHT,
+            "group_size": MOST_WEIGHT,  # with room for the noise of private statistics
+            "weight_sum": MOST_WEIGHT,
         }
         return {name: bounds[name] for name in schema.shapes}
 
@@ -160,6 +165,12 @@ class Bounds:
             At all sites that answer.
         """
         bounds = self.of_fields(question, limits, schema)
+        for name, bound in bounds.items():
+            if not math.isfinite(n_images * bound):
+                raise MessageError(
+                    f"the bound of {name} in {question} is not finite: bring the images of all "
+                    "sites to a smaller scale"
+                )
         exponents = {name: math.frexp(n_images * bound)[1] for name, bound in bounds.items()}
         return {name: min(max(e, LEAST_EXPONENT), MOST_EXPONENT) for name, e in exponents.items()}
 
@@ -189,6 +200,10 @@ class Bounds:
                 if name in ("gradient", "hessian")
                 else (_largest_entry(sums[name]))
             )
+            if name in NORMS and float(sums[name]) < 0:
+                raise VerificationError(
+                    f"{name} in the total of {question} is negative: a site answered wrong numbers"
+                )
             if largest > _ROUNDING * n_images * bound:
                 raise VerificationError(
                     f"{name} in the total of {question} is {largest:.3g}, more than {n_images} "

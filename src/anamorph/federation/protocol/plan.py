@@ -39,6 +39,12 @@ class Plan:
         counts = [dict(self.agreement.counts), self.agreement.exponent]
         return next_transcript("", json.dumps([*facts, *counts]).encode())
 
+    @property
+    def fixed(self) -> str:
+        """Digest of what stays the same whenever the fit is resumed: all but when it ends."""
+        facts = json.dumps([self.name, asdict(self.settings), self.seed])
+        return next_transcript("", facts.encode())
+
 
 def regrouped_transcript(transcript: str, roster: Sequence[str]) -> str:
     """Return the transcript from which a fit continues with other sites."""

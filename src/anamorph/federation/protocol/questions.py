@@ -15,6 +15,9 @@ Shape = tuple[int, ...]
 
 #: Sums of squared norms that go with derivatives: bounds of later questions follow from them.
 NORMS = ("gradient_squares", "hessian_squares")
+# Each has a matrix of latents in the answer, and noise is drawn for each number of it.
+_MOST_GROUPS = 100
+_LONGEST_NAME = 500  # it is part of refusals, and so of the audit log
 
 
 def answer_shapes(
@@ -78,10 +81,15 @@ def check_arguments(arguments: Any) -> None:
     if not isinstance(arguments, dict) or arguments.keys() != expected:
         raise MessageError("an analysis takes groups, group_by, weight_by and privacy")
     groups = arguments["groups"]
+    if isinstance(groups, list) and len(groups) > _MOST_GROUPS:
+        raise MessageError(f"an analysis is about at most {_MOST_GROUPS} groups")
     if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
         raise MessageError(f"groups of an analysis must be a list of names, got {groups!r:.80}")
     if not groups or len(set(groups)) < len(groups):
         raise MessageError("an analysis needs at least one group, and every group once")
+    columns = [arguments[name] for name in ("group_by", "weight_by")]
+    if any(isinstance(name, str) and len(name) > _LONGEST_NAME for name in [*groups, *columns]):
+        raise MessageError(f"names of groups and columns have at most {_LONGEST_NAME} letters")
     for name in ("group_by", "weight_by"):
         if not isinstance(arguments[name], str | None):
             raise MessageError(f"{name} of an analysis must be the name of a column, or None")

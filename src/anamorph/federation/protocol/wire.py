@@ -21,6 +21,9 @@ Message = dict[str, Any]
 #: exhaust their memory.
 BLOCK_BYTES = 64 * 10**6
 
+# Lists and texts take many times their size in memory. Those of a thousand sites are shorter.
+_MOST_HEADER = 4 * 2**20
+
 _MAGIC = b"anamorph"
 _TYPES = {np.dtype(name).str for name in ("f4", "f8", "u8", "i8", "i4", "u1")} | {"|b1"}
 _REFERENCE = "\0reference"
@@ -38,11 +41,14 @@ def unpack(data: bytes) -> Message:
     start = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC:
         raise MessageError("these bytes are not a message of anamorph")
-    stop = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+    n_bytes = int.from_bytes(data[len(_MAGIC) : start], "little")
+    if n_bytes > _MOST_HEADER:
+        raise MessageError(f"the header of a message is at most {_MOST_HEADER} bytes long")
+    stop = start + n_bytes
     try:
         header = json.loads(data[start:stop])
         message = _Reader(memoryview(data)[stop:]).read(header)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
         raise MessageError(f"a message cannot be read: {error}") from None
     if not isinstance(message, dict):
         raise MessageError(f"a message must be a dict, got {type(message).__name__}")

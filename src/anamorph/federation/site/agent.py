@@ -58,6 +58,8 @@ logger = logging.getLogger("anamorph")
 
 _IMAGES_AT_A_TIME = 64
 _SECRET_BYTES = 32
+_LONGEST_TEXT = 1000  # of a refusal, which may repeat what was sent
+_ANALYSIS = "analysis"  # the plan of all analyses: none can take the name of a fit
 # What happens to honest fits: it does not count as a refusal.
 _FAULTS = (StaleStepError, StorageError, SiteFailure)
 
@@ -190,10 +192,11 @@ class SiteAgent:
                 for key in ("do", "fit", "step", "question")
                 if key in message
             }
-            self.audit.write(event="refused", error=name, text=str(error), **asked)
+            text = str(error)[:_LONGEST_TEXT]
+            self.audit.write(event="refused", error=name, text=text, **asked)
         except StorageError as second:
-            error, name = second, type(second).__name__
-        return {"error": name, "text": str(error)}
+            name, text = type(second).__name__, str(second)
+        return {"error": name, "text": text}
 
     def _stop(self, message: Message, error: VerificationError) -> Message:
         """Stop a fit for good: what could not be verified is not tried again."""
@@ -252,15 +255,13 @@ class SiteAgent:
         self.policy.check_settings(settings, message["n_iter"])
         self._check_format(settings)
         agreement = self._agreed(message["holdings"])
-        self.policy.check_counts(agreement.counts)
-        n_images, n_latents = sum(agreement.counts.values()), settings.layout.n_latents
-        self.policy.check_total(n_images, n_latents)
-        self.policy.check_weighted_sums(n_images, n_latents, message["n_iter"])
-        self._ledger.begin(name, dict(agreement.counts), message["n_iter"])
+        self._check_numbers(agreement.counts, settings, message["n_iter"])
         ending = Ending(message["n_iter"], message["tol"])
         plan = Plan(name, settings, message["seed"], ending, agreement)
+        self._ledger.begin(name, dict(agreement.counts), message["n_iter"], plan.fixed)
         self._forget_question()
         if self._fit is None or self._fit.plan != plan:
+            self._returning = None  # it has the form of another fit
             self._fit = SiteFit(plan, self._holdings, self.folder / "fits" / name)
         self.audit.write(
             event="joined",
@@ -273,6 +274,15 @@ class SiteAgent:
             "step": self._ledger.last_step(name),
             "iterations": self._fit.store.iterations(),
         }
+
+    def _check_numbers(
+        self, counts: Mapping[str, int], settings: Settings, n_iterations: int
+    ) -> None:
+        """Refuse a fit that tells too much about so many images at some sites."""
+        self.policy.check_counts(counts)
+        n_images, n_latents = sum(counts.values()), settings.layout.n_latents
+        self.policy.check_total(n_images, n_latents)
+        self.policy.check_weighted_sums(n_images, n_latents, n_iterations)
 
     def _agreed(self, holdings: Mapping[str, Message]) -> Agreement:
         """Return the agreement, if it says of this site what is true."""
@@ -294,7 +304,11 @@ class SiteAgent:
     def _restore(self, message: Message) -> Message:
         """Go back to the state after an iteration (0: the beginning), with some sites."""
         fit, step, roster = self._joined(message), message["step"], message["roster"]
-        self._check_roster(roster, fit.plan.agreement.counts)
+        plan, counts = fit.plan, fit.plan.agreement.counts
+        self._check_roster(roster, counts)
+        # Sites that agreed and are not asked do not hide anybody.
+        asked = {name: counts[name] for name in roster}
+        self._check_numbers(asked, plan.settings, plan.ending.n_iter)
         self._forget_question()
         self._ledger.take_step(fit.plan.name, step)
         fit.begin(message["iteration"], roster)
@@ -369,9 +383,10 @@ class SiteAgent:
         self.policy.check_images(len(self.images))
         agreement = self._agreed(message["holdings"])
         self._check_roster(roster, agreement.counts)
-        settings, parameters = find_model(self.folder / "fits", message["summary"])
+        self.policy.check_counts({name: agreement.counts[name] for name in roster})
+        settings, parameters, fit = find_model(self.folder / "fits", message["summary"])
         self._forget_question()
-        self._ledger.begin(name, dict(agreement.counts), None)
+        self._ledger.begin(name, dict(agreement.counts), None, _ANALYSIS)
         last = self._ledger.last_step(name)
         step = max(message["step"], last + 1)
         self._ledger.take_step(name, step)
@@ -379,6 +394,7 @@ class SiteAgent:
             name,
             settings,
             parameters,
+            fit,
             agreement,
             roster,
             self._holdings,
@@ -562,6 +578,8 @@ class _Asked:
         if self._before is not None:
             self._before.accept(verdicts)
             self._before = None
+            if isinstance(self._part, SiteFit):
+                self._part.keep_held()
 
     def settle(
         self, checksums: Mapping[str, Message], masked: Mapping[str, object]
@@ -578,6 +596,8 @@ class _Asked:
         if isinstance(self._part, SiteFit):
             fact = self.round.binding.data + self.round.total_digest
             self._part.give(self._question, total, decisions, fact)
+            if self.round.is_accepted:
+                self._part.keep_held()
         self.is_given = True
 
     @property
@@ -604,6 +624,8 @@ def _checked_settings(facts: Any) -> Settings:
 
 
 def _largest_magnitude(images: Any) -> float:
+    if np.isinf(images).any():
+        raise MessageError("images here have infinite values: what is missing is NaN")
     finite = np.abs(images[np.isfinite(images)])
     return float(finite.max()) if finite.size else 0.0
 

@@ -43,6 +43,8 @@ class SiteAnalysis:
     settings : Settings
     parameters : Parameters
         Of a fit that this site took part in.
+    fit : str
+        Name of that fit.
     agreement : Agreement
     roster : tuple of str
     holdings : Holdings
@@ -55,6 +57,7 @@ class SiteAnalysis:
         name: str,
         settings: Settings,
         parameters: Parameters,
+        fit: str,
         agreement: Agreement,
         roster: Sequence[str],
         holdings: Holdings,
@@ -63,7 +66,7 @@ class SiteAnalysis:
         self.name, self.roster = name, tuple(sorted(roster))
         self.settings, self.agreement = settings, agreement
         self.transcript = analysis_transcript(name, agreement)
-        self._parameters, self._holdings = parameters, holdings
+        self._parameters, self._fit, self._holdings = parameters, fit, holdings
         self._bounds = Bounds(settings, agreement.largest)
         self._groups = GroupAnswers(record, holdings.identities, holdings.columns, holdings.policy)
         self._arguments: dict[str, Any] = {}
@@ -93,7 +96,13 @@ class SiteAnalysis:
         return self._bounds.exponents(question.name, limits, self.schema(question), n_images)
 
     def content(self, question: Question) -> str:
-        """Return the digest of everything that the answer depends on here."""
+        """Return the digest of everything that the answer depends on here.
+
+        Exact sums under models of one fit count as one content, whatever their groups are called:
+        groups add up to others, and the model of an iteration is nearly that of the one before.
+        """
+        if question.arguments["privacy"] is None:
+            return f"exact statistics of {self._fit}"
         facts = json.dumps([question.name, question.arguments], sort_keys=True)
         digest = hashlib.blake2b(facts.encode(), digest_size=16)
         for array in parameter_arrays(self._parameters).values():
@@ -118,8 +127,21 @@ class SiteAnalysis:
             self._bounds.check_total(question.name, limits, total, total.n_images)
 
 
-def find_model(folder: Path, given: Float64Array) -> tuple[Settings, Parameters]:
-    """Return the model that a summary stands for, from the states of the fits of this site.
+def lend_model(folder: Path, settings: Settings, parameters: Parameters) -> None:
+    """Let a model be analysed that this site has not computed: somebody here trusts it.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds a folder for each fit.
+    settings : Settings
+    parameters : Parameters
+    """
+    StateStore(folder / "lent").save_model(settings, parameters)
+
+
+def find_model(folder: Path, given: Float64Array) -> tuple[Settings, Parameters, str]:
+    """Return the model that a summary stands for, and the name of the fit of this site.
 
     Parameters
     ----------
@@ -137,7 +159,7 @@ def find_model(folder: Path, given: Float64Array) -> tuple[Settings, Parameters]
         for settings, parameters in StateStore(fit).models():
             arrays = parameter_arrays(parameters)
             if not differ(summary(arrays), given, array_sizes(arrays)):
-                return settings, parameters
+                return settings, parameters, fit.name
     raise PolicyError(
         "this site took part in no fit that ended in this model: it analyses only models that it "
         "has computed itself"

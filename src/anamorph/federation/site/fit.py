@@ -109,6 +109,7 @@ class SiteFit:
         self._replica: Replica | None = None
         self._bounds = Bounds(plan.settings, plan.agreement.largest)
         self._lacks_latents = False
+        self._held: KeptState | None = None
 
     # ---- where the fit stands
 
@@ -156,15 +157,26 @@ class SiteFit:
         if self._replica is not None:
             self._replica.abandon()
         self._replica, self.is_begun = None, False
+        self._held = None
 
-    def keep(self, state: State) -> None:
-        """Write a state and the latents that go with it, if an iteration led to it."""
+    def hold(self, state: State) -> None:
+        """Hold a state and the latents that go with it, if an iteration led to it.
+
+        It is written when witnesses have confirmed the total that led to it: what is written can be
+        restored, and analysed.
+        """
         if state.turn is None:
             return
-        latents = to_host(self.cohort.latents_before_turn)
-        norms = self._bounds.norms
+        latents = to_host(self.cohort.latents_before_turn).copy()
+        norms = dict(self._bounds.norms)
         settings = self.plan.settings
-        self.store.save(KeptState(state, latents, self.transcript, norms, self.roster, settings))
+        self._held = KeptState(state, latents, self.transcript, norms, self.roster, settings)
+
+    def keep_held(self) -> None:
+        """Write the state that is held, if there is one: the witnesses have confirmed it."""
+        if self._held is not None:
+            self.store.save(self._held)
+            self._held = None
 
     def _keep_model(self, state: State) -> None:
         """Write the model at the end of the fit, for analyses."""
@@ -268,7 +280,7 @@ class _Checkpoints:
         return self._fit.regroup(self._kept.state)
 
     def write(self, state: State) -> None:
-        self._site_fit.keep(state)
+        self._site_fit.hold(state)
 
 
 def _bounded(sums: Sums, bounds: Mapping[str, float]) -> Sums:

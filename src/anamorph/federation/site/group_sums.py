@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from anamorph.arrays.typing import Float64Array
+from anamorph.federation.protocol.bounds import MOST_WEIGHT
 from anamorph.federation.protocol.errors import MessageError, PolicyError
 from anamorph.federation.protocol.privacy import PrivacyTerms
 from anamorph.federation.site.answered_groups import AnsweredGroups
@@ -132,6 +133,8 @@ def _checked_weights(values: Sequence[str]) -> Float64Array:
         numbers = np.array([float(value) for value in values])
     except ValueError:
         raise MessageError("weights must be numbers, but this site has other values") from None
-    if not np.isfinite(numbers).all() or (numbers < 0).any():
-        raise MessageError("weights must be finite and >= 0, but this site has other values")
+    if not ((numbers >= 0) & (numbers <= MOST_WEIGHT)).all():
+        raise MessageError(
+            f"weights must be from 0 to {MOST_WEIGHT:g}, but this site has other values"
+        )
     return numbers

@@ -40,6 +40,7 @@ class _FitRecord:
     n_iterations: int = 0
     is_counted: bool = False
     n_iter: int | None = None
+    plan: str | None = None
     stopped: str = ""
     rosters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -73,13 +74,24 @@ class Ledger:
         if self._budget.remaining("refusal", self._clock()):
             self._write(fit=_ANALYSES, spent=["refusal"])
 
-    def begin(self, fit: str, counts: dict[str, int], n_iter: int | None) -> None:
+    def begin(self, fit: str, counts: dict[str, int], n_iter: int | None, plan: str) -> None:
         """Record a fit or analysis, how many images its sites have, and its iterations.
+
+        Parameters
+        ----------
+        fit : str
+        counts : dict
+            Number of images by name of the site.
+        n_iter : int or None
+            None: an analysis.
+        plan : str
+            Digest of what stays the same whenever the fit is resumed. Otherwise a budget of one fit
+            would be one of as many fits as there are seeds.
 
         Raises
         ------
         PolicyError
-            If the fit was stopped, or began with other numbers.
+            If the fit was stopped, or began with other numbers or another plan.
         """
         record = self._fits.get(fit)
         if record is not None and record.stopped:
@@ -91,8 +103,13 @@ class Ledger:
         # Sites may leave for good, but none may come or change its number.
         if began and any(began.get(name) != number for name, number in counts.items()):
             raise PolicyError(f"fit {fit} began with other numbers of images: they are fixed")
-        if not began or record is None or record.n_iter != n_iter:
-            self._write(fit=fit, counts=began or counts, n_iter=n_iter)
+        if record is not None and record.plan not in (None, plan):
+            raise PolicyError(
+                f"{fit} began here with other settings or another seed, or as an analysis: they "
+                "are fixed"
+            )
+        if not began or record is None or (record.n_iter, record.plan) != (n_iter, plan):
+            self._write(fit=fit, counts=began or counts, n_iter=n_iter, plan=plan)
 
     def stop(self, fit: str, reason: str) -> None:
         """Record that a fit is stopped for good."""
@@ -152,9 +169,11 @@ class Ledger:
             kinds.append("fit")
         for kind in kinds:
             self._budget.check(kind, now, fit=fit, n_iterations=record.n_iter)
-        if question == "update_latents" and record.n_iterations >= policy.iterations:
+        most = policy.most_iterations(record.n_iter)
+        if question == "update_latents" and record.n_iterations >= most:
             raise PolicyError(
-                f"this site takes part in at most {policy.iterations} iterations of a fit"
+                f"this site takes part in at most {most} iterations of this fit, those that are "
+                "done again included"
             )
         return kinds
 
@@ -182,6 +201,7 @@ class Ledger:
         record.last_step = max(record.last_step, line.get("step", 0))
         record.n_iterations += line.get("question") == "update_latents"
         record.n_iter = line.get("n_iter", record.n_iter)
+        record.plan = line.get("plan", record.plan)
         spent = line.get("spent", ["fit"] if line.get("counted") else [])  # version 0.1
         for kind in spent:
             self._budget.spend(Spending(line.get("time", 0.0), kind, line["fit"]))

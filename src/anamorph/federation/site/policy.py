@@ -23,6 +23,8 @@ from anamorph.model.settings import Settings
 # Honest fits stay below: 21 questions in the worst iteration, and iterations that are done again.
 _QUESTIONS_AT_START = 100
 _QUESTIONS_PER_ITERATION = 24
+# An iteration that fails is done again.
+_MORE_ITERATIONS = 10
 _SHARES = ("largest_share", "delta")
 
 
@@ -260,6 +262,25 @@ class Policy:
         """
         derived = _QUESTIONS_AT_START + _QUESTIONS_PER_ITERATION * n_iterations
         return min(self.questions_per_fit, derived)
+
+    def most_iterations(self, n_iterations: int | None) -> int:
+        """Return how many iterations a fit may take, those that are done again included.
+
+        With the same sites an iteration that is done again tells nothing new. But one site that
+        answers differently makes it an iteration more, with K more weighted sums.
+
+        Parameters
+        ----------
+        n_iterations : int or None
+            Most iterations of the fit, as it was announced. None: it is not known.
+
+        Returns
+        -------
+        int
+        """
+        if n_iterations is None:
+            return self.iterations
+        return min(self.iterations, 2 * n_iterations + _MORE_ITERATIONS)
 
     def check_roster(self, name: str, roster: list[str], is_masked: bool) -> None:
         """Raise an error for a roster without this site, or one that would not hide its sums."""

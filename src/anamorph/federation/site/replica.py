@@ -96,7 +96,7 @@ class Replica:
 
     def next_question(self) -> Question | None:
         """Return the question that waits for its total, None at the end of the fit."""
-        if not self._thread.is_alive() and self._question is None:
+        if self._thread.ident is None:  # not started yet
             self._thread.start()
             self._question = self._wait()
         return self._question

@@ -34,15 +34,16 @@ from anamorph.storage.modelfile import parameters_from
 # In float64; images are in float32.
 _SMALL = {
     *("basis_energy", "latent_precision", "noise_precision"),
-    *("latent_scatter", "covariance_sum", "transform", "numbers"),
+    *("latent_scatter", "covariance_sum", "transform", "step", "numbers"),
 }
 
 
 def shared_arrays(state: State) -> dict[str, NDArray[Any]]:
     """Return everything numerical that a state consists of, by name."""
     arrays, facts = state_tensors(state)
-    numbers = [facts["log_determinant_sum"], facts["step"], *facts["objective"]]
-    return {**arrays, "numbers": np.array(numbers, np.float64)}
+    numbers = [facts["log_determinant_sum"], *facts["objective"]]
+    # Each is compared by its own norm: that of the objective would hide any step.
+    return {**arrays, "step": np.array([facts["step"]]), "numbers": np.array(numbers, np.float64)}
 
 
 def shared_facts(kept: KeptState) -> Message:
@@ -118,7 +119,7 @@ class ReturningState:
         expected = {"iteration", "n_images", "transcript", "norms", "roster"}
         if not isinstance(facts, dict) or facts.keys() != expected:
             raise MessageError(f"the facts of a state are {', '.join(sorted(expected))}")
-        if facts["iteration"] != iteration or len(self._arrays["numbers"]) != 2 + iteration:
+        if facts["iteration"] != iteration or len(self._arrays["numbers"]) != 1 + iteration:
             raise MessageError("the state is not the one after that iteration")
         self._facts, self._nonce = facts, secrets.token_bytes(32)
         return self._nonce
@@ -147,7 +148,7 @@ class ReturningState:
 
     def _kept(self) -> KeptState:
         arrays, facts = self._arrays, self._facts
-        log_determinant_sum, step, *objective = arrays["numbers"].tolist()
+        log_determinant_sum, *objective = arrays["numbers"].tolist()
         sums = LatentSums(
             facts["n_images"],
             arrays["latent_scatter"],
@@ -158,7 +159,7 @@ class ReturningState:
         state = State(
             parameters,
             sums,
-            step,
+            float(arrays["step"][0]),
             tuple(objective),
             Turn(arrays["transform"], arrays["shape_basis_before"]),
             (0.0,) * len(objective),
@@ -187,5 +188,6 @@ class ReturningState:
             "covariance_sum": square,
             "transform": square,
             "shape_basis_before": shape_basis,
+            "step": (1,),
             "numbers": (math.inf,),  # type: ignore[dict-item]
         }
