@@ -449,7 +449,7 @@ class SiteAgent:
             check_arguments(message["arguments"])
             analysis.take_arguments(message["arguments"], message["is_masked"])
             return analysis
-        if message["arguments"] != {}:
+        if not isinstance(message["arguments"], dict) or message["arguments"]:
             raise MessageError("questions of a fit take no arguments: sites know what they are")
         return self._joined(message)
 
