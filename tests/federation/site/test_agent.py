@@ -315,3 +315,19 @@ def test_no_message_makes_a_site_fail(tmp_path):
     assert n_refused > 350
     # And no bit of it has harmed the site: the same fit is resumed.
     fit(transport, n_iter=2)
+
+
+def ask_for_others(name, message):
+    """Have the state confirmed by three sites, and go on with four."""
+    if message["do"] == "confirm":
+        sketches = {site: message["sketches"][site] for site in ("site1", "site2")}
+        return message | {"roster": ["site1", "site2", "site4"], "sketches": sketches}
+    return message
+
+
+def test_a_state_is_taken_for_the_sites_that_have_confirmed_it(tmp_path):
+    transport = sites(tmp_path, n_images=17, n_sites=4)
+    _, told = fit(away(transport, ask_for_others), terms=GO_ON, n_iter=6)
+    assert told.roster == ("site1", "site2", "site3")
+    refused = [line["text"] for line in transport._agents["site4"].audit.read() if "text" in line]
+    assert any("confirmed by other sites than these" in text for text in refused)

@@ -190,6 +190,8 @@ class _Attendance:
         The roster with which it failed; empty before the first time.
     missing : set of str
         Those of them that are given up.
+    unable : set of str
+        Sites that could not come back, and are not asked again before an iteration is done.
     """
 
     transport: Transport
@@ -199,10 +201,11 @@ class _Attendance:
     n_failures: int = 0
     failing: tuple[str, ...] = ()
     missing: set[str] = field(default_factory=set)
+    unable: set[str] = field(default_factory=set)
 
     def forgive(self) -> None:
         """Count failures from 0 again, after an iteration that was finished."""
-        self.n_failures = 0
+        self.n_failures, self.unable = 0, set()
 
     def recover(self, error: FederationError) -> None:
         """Choose the sites to resume with: the same ones if they come back, or those that are left.
@@ -228,12 +231,14 @@ class _Attendance:
         if standing is None:  # all sites are there before the first iteration
             return state
         returned = (set(self.names) - set(standing.roster)) & set(self.transport.names)
+        returned -= self.unable
         if not returned or len(standing.notes) >= self.terms.roster_changes:
             return state
         try:
             return self.checkpoints.resume_with([*standing.roster, *returned])
         except _FAILURES as error:
             logger.warning("%s cannot come back yet: %s", ", ".join(sorted(returned)), error)
+            self.unable = returned
             raise
 
     def _given_up(self, names: Sequence[str], error: FederationError) -> set[str]:

@@ -142,6 +142,10 @@ class SiteFit:
             self.transcript = regrouped_transcript(self.transcript, roster)
         elif self._lacks_latents:
             raise StaleStepError("this site was away: it comes back as a change of the roster")
+        if kept is not None and self._lacks_latents and kept.confirmed_for != roster:
+            raise StaleStepError(
+                "the state that this site was given was confirmed by other sites than these"
+            )
         self.roster = roster
         self._replica = Replica(
             plan.settings,

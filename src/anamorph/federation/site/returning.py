@@ -144,9 +144,9 @@ class ReturningState:
             identity.verify(name, claim, given["signature"])
             if given["facts"] != self._facts or sketches_differ(own, given["values"]):
                 raise VerificationError(f"the state that was sent is not the one of {name}")
-        return self._kept()
+        return self._kept(tuple(sorted(roster)))
 
-    def _kept(self) -> KeptState:
+    def _kept(self, roster: tuple[str, ...]) -> KeptState:
         arrays, facts = self._arrays, self._facts
         log_determinant_sum, *objective = arrays["numbers"].tolist()
         sums = LatentSums(
@@ -171,6 +171,7 @@ class ReturningState:
             facts["norms"],
             tuple(facts["roster"]),
             self._settings,
+            roster,
         )
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:

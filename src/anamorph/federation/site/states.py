@@ -45,6 +45,8 @@ class KeptState:
     roster : tuple of str
         The sites of that iteration.
     settings : Settings
+    confirmed_for : tuple of str
+        The roster whose sites have confirmed the state, if it was taken over from them.
     """
 
     state: State
@@ -53,6 +55,7 @@ class KeptState:
     norms: dict[str, list[float]]
     roster: tuple[str, ...]
     settings: Settings
+    confirmed_for: tuple[str, ...] = ()
 
 
 class StateStore:
@@ -81,6 +84,7 @@ class StateStore:
             "norms": kept.norms,
             "roster": list(kept.roster),
             "settings": asdict(kept.settings),
+            "confirmed_for": list(kept.confirmed_for),
         }
         iteration = len(kept.state.objective)
         try:
@@ -117,6 +121,7 @@ class StateStore:
             facts["norms"],
             tuple(facts["roster"]),
             settings_from(facts["settings"]),
+            tuple(facts["confirmed_for"]),
         )
 
     def save_model(self, settings: Settings, parameters: Parameters) -> None:
