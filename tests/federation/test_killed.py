@@ -62,7 +62,7 @@ def test_a_site_that_is_killed_changes_nothing(tmp_path, pooled, kind, questions
     [
         ("ledger", "update_latents", "ledger of this site cannot be written (No space left"),
         ("state", "keep", "the state of the fit cannot be written to the disk of this site"),
-        ("audit", "shape_derivatives", "audit log cannot be written (No space left"),
+        ("audit", "block", "audit log cannot be written (No space left"),
     ],
 )
 def test_a_full_disk_is_named_and_loses_nothing(tmp_path, pooled, kind, question, complaint):

@@ -46,6 +46,7 @@ class AuditLog(JsonLines):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "the audit log")
+        self._is_clean = False
 
     def write(self, **facts: Any) -> None:
         """Append a line with the time (UTC), some facts and the hash of the line before.
@@ -57,11 +58,19 @@ class AuditLog(JsonLines):
         """
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with self._alone():
+            self._remove_leftovers()
             head = self._current_head()
             line = {"time": now, **facts, PREVIOUS: head.hash}
             self.append(**line)
             data = json.dumps(line).encode()
             self._write_head(Head(head.lines + 1, head.bytes + len(data) + 1, hash_of(data)))
+
+    def _remove_leftovers(self) -> None:
+        """Remove heads that a killed process has not finished, once; nobody else writes now."""
+        if not self._is_clean:
+            for leftover in self.path.parent.glob(f".{head_path(self.path).name}.*"):
+                leftover.unlink(missing_ok=True)
+            self._is_clean = True
 
     def _current_head(self) -> Head:
         """Return the head that the next line follows; read the log only if it has changed."""
