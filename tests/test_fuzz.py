@@ -29,7 +29,9 @@ def test_inputs_do_no_harm(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(fuzz.CASES) - set(QUICK)))
 def test_models_and_commands_do_no_harm(kind):
-    assert len(no_failures(kind, N_SLOW, seed=20)) > 1
+    outcomes = no_failures(kind, N_SLOW, seed=20)
+    # Checksums tell every damage; of other cases some are accepted.
+    assert outcomes == {"refused"} if kind.startswith("damaged") else len(outcomes) > 1
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there are no alarms on Windows")

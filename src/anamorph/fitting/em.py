@@ -153,12 +153,7 @@ class Fit:
 
         If the state comes from a checkpoint, the latents are those from before its turn.
         """
-        move = None
-        if state.turn is not None:
-            before = replace(state.parameters, shape_basis=state.turn.shape_basis_before)
-            self.sites.publish(before)
-            self.sites.ask("keep_displacements")
-            move = Move.turning(state.turn.transform)
+        move = None if state.turn is None else self._keep_warps(state.turn, state.parameters)
         self.sites.publish(state.parameters)
         derivatives = self.sites.ask("shape_derivatives", move=move)
         while True:
@@ -167,10 +162,18 @@ class Fit:
             state = replace(state, seconds=(*state.seconds, time.perf_counter() - started))
             yield state
 
+    def _keep_warps(self, turn: Turn, parameters: Parameters) -> Move:
+        """Have sites shoot warps from before a turn, and return the move that turns latents."""
+        self.sites.publish(replace(parameters, shape_basis=turn.shape_basis_before))
+        self.sites.ask("keep_displacements")
+        return Move.turning(turn.transform)
+
     def turn_latents(self, state: State) -> None:
         """Turn the latents at the sites, where no iteration follows a checkpoint to do so."""
         if state.turn is not None:
-            self.sites.ask("transform_latents", move=Move.turning(state.turn.transform))
+            move = self._keep_warps(state.turn, state.parameters)
+            self.sites.ask("transform_latents", move=move)
+            self.sites.publish(state.parameters)
 
     def finish(self, state: State) -> State:
         """Return the state at the end, with noise and weight of the likelihood for new images.

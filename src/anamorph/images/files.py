@@ -333,7 +333,8 @@ class FileImages:
         maps = []
         for source in self._sources[n]:
             voxels = self._stored(source).astype(np.float32)
-            maps.append(voxels / np.float32(self._divisor(source)))
+            with np.errstate(invalid="ignore", over="ignore"):  # whatever a damaged file holds
+                maps.append(voxels / np.float32(self._divisor(source)))
         channels = maps[0] if len(maps) == 1 else np.concatenate(maps)
         if self._masks is not None:
             channels = np.where(self._masks.observed(n), channels, np.float32(np.nan))

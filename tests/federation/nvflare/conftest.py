@@ -4,7 +4,7 @@ import pytest
 
 from tests.federation.nvflare.hospitals import Hospitals
 
-POLICY = "fits = 1000\niterations = 5000\nsecure_sum = false\nminimum_images = 4\n"
+POLICY = "fits = 1000\niterations = 5000\nsecure_sum = false\nminimum_images = 4\nweighted_sums_per_image = 1e6\n"
 
 
 @pytest.fixture(scope="package")

@@ -380,6 +380,7 @@ class SiteAgent:
     def _open(self, message: Message) -> Message:
         """Open a model that this site has computed, for an analysis."""
         name, roster = message["fit"], message["roster"]
+        self.policy.check_question("statistics")
         self.policy.check_images(len(self.images))
         agreement = self._agreed(message["holdings"])
         self._check_roster(roster, agreement.counts)
