@@ -4,7 +4,13 @@ import pytest
 
 from tests.federation.nvflare.hospitals import Hospitals
 
-POLICY = "fits = 1000\niterations = 5000\nsecure_sum = false\nminimum_images = 4\nweighted_sums_per_image = 1e6\n"
+POLICY = """\
+fits = 1000
+iterations = 5000
+secure_sum = false
+minimum_images = 4
+weighted_sums_per_image = 1e6
+"""
 
 
 @pytest.fixture(scope="package")
