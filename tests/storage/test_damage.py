@@ -47,14 +47,20 @@ def use(path):
 
 def test_a_model_in_300_damages_is_refused_in_one_line(stored, tmp_path):
     content, path = (stored / "model.safetensors").read_bytes(), tmp_path / "model.safetensors"
-    n_refused = 0
+    original = ShapeAppearanceModel.load(stored / "model.safetensors")
+    told: list[str] = []
     for what, damaged in damaged_copies(content, 300):
         path.write_bytes(damaged)
-        with pytest.raises(ModelFileError) as error:
-            ShapeAppearanceModel.load(path)
-        assert str(path) in one_line(error), what
-        n_refused += 1
-    assert n_refused > 250
+        try:
+            loaded = ShapeAppearanceModel.load(path)
+        except ModelFileError as error:
+            told.append(str(error))
+            continue
+        # Only white space of the header may change without harm.
+        assert np.array_equal(loaded.mean_, original.mean_), what
+        assert np.array_equal(loaded.shape_basis_, original.shape_basis_), what
+    assert len(told) > 250
+    assert all(str(path) in text and "\n" not in text for text in told)
 
 
 def test_a_checkpoint_in_200_damages_is_refused_in_one_line(stored, tmp_path):

@@ -6,6 +6,7 @@ Notebooks show the figures of pyplot, which anamorph does not use: it needs no s
 from __future__ import annotations
 
 import io
+from typing import cast
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,8 +23,7 @@ class ShownAxes(Axes):
     """Axes whose figure notebooks show."""
 
     def _repr_png_(self) -> bytes:
-        figure = self.get_figure(root=True)
-        assert figure is not None
+        figure = cast("Figure", self.figure)  # `get_figure(root=True)` needs matplotlib 3.10
         return png_of(figure)
 
 
