@@ -16,6 +16,7 @@ from anamorph.model.encoding import Encoded, encode
 from anamorph.model.generator import Generator, encoding_bytes
 from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
+from anamorph.model.unfolding import UnfoldingGenerator
 
 Result = TypeVar("Result")
 Filled = TypeVar("Filled", Float32Array, Float64Array)
@@ -96,8 +97,8 @@ class Predictor:
         """
 
         def expect(generator: Generator, part: slice) -> Array:
-            some = generator.own(latents[part])
-            return generator.expected_images(some, warped=warped, coloured=coloured)
+            some, drawn = generator.own(latents[part]), UnfoldingGenerator.of(generator)
+            return drawn.expected_images(some, warped=warped, coloured=coloured)
 
         return self._filled(self._empty_images(len(latents)), expect)
 
@@ -106,7 +107,7 @@ class Predictor:
 
         def evaluate(generator: Generator, part: slice) -> Float64Array:
             some, observed = generator.own(latents[part]), generator.own(images.read(part))
-            displacement = generator.displacement(some)
+            displacement = UnfoldingGenerator.of(generator).displacement(some)
             return generator.log_likelihood(generator.appearance(some), displacement, observed)
 
         return self._filled(np.empty(len(images)), evaluate)
@@ -119,7 +120,7 @@ class Predictor:
             return np.zeros(shape, np.float32)
 
         def shoot_part(generator: Generator, part: slice) -> Array | None:
-            return generator.displacement(generator.own(latents[part]))
+            return UnfoldingGenerator.of(generator).displacement(generator.own(latents[part]))
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
@@ -142,7 +143,7 @@ class Predictor:
         def expect(generator: Generator, part: slice) -> Array:
             latents, covariance = posterior.latents[part], posterior.covariance[part]
             some = Posterior(generator.own(latents), generator.own(covariance))
-            return expect_images(generator, some)[0]
+            return expect_images(UnfoldingGenerator.of(generator), some)[0]
 
         return self._filled(self._empty_images(len(posterior.latents)), expect)
 
@@ -159,7 +160,8 @@ class Predictor:
         def fill(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             is_missing = np.isnan(observed)
-            expected, variance = expect_images(generator, find_posterior(generator, observed))
+            posterior = find_posterior(generator, observed)
+            expected, variance = expect_images(UnfoldingGenerator.of(generator), posterior)
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
