@@ -262,7 +262,9 @@ class PoseFrame:
         return np.asarray(matrices[:, :-1] * np.append(self.size, 1.0) / self.size[:, None])
 
 
-def pose_levels(box: tuple[int, ...], voxel_size: tuple[float, ...], fewest: int) -> list[tuple[int, ...]]:
+def pose_levels(
+    box: tuple[int, ...], voxel_size: tuple[float, ...], fewest: int
+) -> list[tuple[int, ...]]:
     """Return factors of ever larger voxels, as cubic as can be: the finest grid comes first.
 
     Parameters

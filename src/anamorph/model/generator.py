@@ -215,6 +215,10 @@ class Generator:
         """Return images with NaN wherever something else than the appearance explains them."""
         return images
 
+    def unposed(self, images: Array) -> Array:
+        """Return images (N, C, *space) as they would be without poses."""
+        return images
+
     def warp(self, appearance: Array, displacement: Array | None) -> Array:
         """Return a' = a(psi) of appearances (N, C, *space) and displacements (N, d, *space)."""
         total = self.placed(displacement)

@@ -25,7 +25,7 @@ from anamorph.geometry.pose import PoseFrame, pose_basis, pose_levels, pose_name
 from anamorph.geometry.warps import pull_batch
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
-from anamorph.model.posing import improve_poses, is_outside
+from anamorph.model.posing import averaged, improve_poses, is_outside
 from anamorph.model.settings import Settings
 
 #: The coarsest grid has at least so many voxels along its longest axis.
@@ -43,26 +43,6 @@ def search_levels(settings: Settings) -> list[PoseFrame]:
     """Return the grids that poses are searched on, the coarsest first, the model's own last."""
     levels = pose_levels(settings.space, settings.voxel_size, COARSEST)
     return [replace(settings.frame, factors=factors) for factors in reversed(levels)]
-
-
-def averaged(images: Array, factors: tuple[int, ...]) -> Array:
-    """Return means of blocks of voxels of images (N, C, *space); NaN where all are missing."""
-    if max(factors, default=1) == 1:
-        return images
-    xp = array_namespace(images)
-    excess = [-n % factor for n, factor in zip(images.shape[2:], factors, strict=True)]
-    padding = [(0, 0), (0, 0), *((0, more) for more in excess)]
-    padded = xp.pad(images, padding, constant_values=np.float32(np.nan))
-    shape = list(padded.shape[:2])
-    for n, factor in zip(padded.shape[2:], factors, strict=True):
-        shape += [n // factor, factor]
-    blocks = padded.reshape(shape)
-    within = tuple(range(3, blocks.ndim, 2))
-    count = (~np.isnan(blocks)).sum(axis=within)
-    total = np.nan_to_num(blocks).sum(axis=within)
-    missing = count == 0
-    means = np.where(missing, np.float32(np.nan), total / np.where(missing, 1, count))
-    return xp.ascontiguousarray(means.astype(np.float32))
 
 
 def centre_poses(images: Array, background: Float64Array, frame: PoseFrame) -> Float64Array:

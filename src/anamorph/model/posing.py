@@ -30,6 +30,7 @@ from anamorph.model.settings import Settings
 _EDGE = 1e-3  # voxels by which rounding may take a voxel out of the box
 _MOST_HALVINGS = 5
 _LEAST_MOTION = 0.01  # voxels; shorter steps change nothing
+_LEAST_SEEN = 0.999
 _BACKGROUND_STEPS = 30
 _PSEUDO_COUNT = 1e-3  # of what no background voxel holds, as a share of all
 
@@ -141,9 +142,7 @@ class PosedGenerator(Generator):
         parameters = self.parameters
         if parameters.background is None:
             raise ValueError("a model with poses needs a background")
-        # An image that is dark all around would be surer of its background than of itself.
-        precision = np.minimum(parameters.background[1], parameters.noise_precision)
-        values = self.settings.likelihood.log_likelihood(level, rest, precision)
+        values = self.settings.likelihood.log_likelihood(level, rest, parameters.background[1])
         return prior + self.settings.decimation * values
 
     def _background(self, like: Array) -> Array:
@@ -153,6 +152,14 @@ class PosedGenerator(Generator):
             raise ValueError("a model with poses needs a background")
         level = beside(like, background[0], np.float32)
         return level.reshape(-1, *(1,) * (like.ndim - 2))
+
+    def unposed(self, images: Array) -> Array:
+        """Return images at the places of the template, interpolated; NaN where they end."""
+        back = PosedGenerator.of(self.base, -self.poses, self.frame)  # exp(-q) undoes exp(q)
+        total, outside = back._place(None)
+        pulled = pull_batch(np.nan_to_num(images), total)
+        seen = pull_batch((~np.isnan(images)).astype(np.float32), total)
+        return np.where(outside[:, None] | (seen < _LEAST_SEEN), np.float32(np.nan), pulled)
 
     # ---- derivatives with respect to the pose
 
@@ -257,6 +264,13 @@ def is_outside(places: Array) -> BoolArray:
     for axis, length in enumerate(places.shape[2:]):
         outside |= (places[:, axis] < -_EDGE) | (places[:, axis] > length - 1 + _EDGE)
     return outside
+
+
+def moved_mean(settings: Settings, parameters: Parameters, pose: Float64Array) -> Array:
+    """Return the mean (C, *space) at exp(pose) x: what all images see that had this pose, (P,)."""
+    posed = PosedGenerator.of(Generator(settings, parameters), pose[None])
+    moved: Array = posed.warp(parameters.mean[None], None)[0]
+    return moved
 
 
 # ---- finding poses
@@ -413,3 +427,68 @@ def _unpacked(packed: Float64Array, size: int) -> Float64Array:
         for number, (i, j) in enumerate(zip(*_packed_places(size), strict=True)):
             matrix[i, j] = matrix[j, i] = packed[number]
     return np.asarray(matrix + 1e-9 * np.eye(size), np.float64)
+
+
+# ---- sums over images that have poses
+
+
+def averaged(images: Array, factors: tuple[int, ...]) -> Array:
+    """Return means of blocks of voxels of images (N, C, *space); NaN where all are missing."""
+    if max(factors, default=1) == 1:
+        return images
+    xp = array_namespace(images)
+    excess = [-n % factor for n, factor in zip(images.shape[2:], factors, strict=True)]
+    padding = [(0, 0), (0, 0), *((0, more) for more in excess)]
+    padded = xp.pad(images, padding, constant_values=np.float32(np.nan))
+    shape = list(padded.shape[:2])
+    for n, factor in zip(padded.shape[2:], factors, strict=True):
+        shape += [n // factor, factor]
+    blocks = padded.reshape(shape)
+    within = tuple(range(3, blocks.ndim, 2))
+    count = (~np.isnan(blocks)).sum(axis=within)
+    total = np.nan_to_num(blocks).sum(axis=within)
+    missing = count == 0
+    means = np.where(missing, np.float32(np.nan), total / np.where(missing, 1, count))
+    return xp.ascontiguousarray(means.astype(np.float32))
+
+
+def border_sums(images: Array) -> Float64Array:
+    """Return number, sum and sum of squares of the outermost voxels of images, (3, C)."""
+    is_border = np.ones(images.shape[2:], bool)
+    is_border[tuple(slice(1, -1) for _ in is_border.shape)] = False
+    border = images[:, :, beside(images, is_border)].astype(np.float64)
+    seen = ~np.isnan(border)
+    border = np.where(seen, border, 0)
+    sums = [seen.sum(axis=(0, 2)), border.sum(axis=(0, 2)), np.square(border).sum(axis=(0, 2))]
+    return np.stack([to_host(one).astype(np.float64) for one in sums])
+
+
+def posed_sums(
+    images: Array, poses: Float64Array, frame: PoseFrame
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return how many voxels of posed images fall onto each voxel of the template, and sums.
+
+    Voxels of images are shared out linearly, as by push, and nothing that is outside.
+
+    Parameters
+    ----------
+    images : (N, C, *box)
+    poses : (N, P)
+    frame : PoseFrame
+        Of the grid of the sums, whose voxels may be made of several.
+
+    Returns
+    -------
+    count, total : (C, *space)
+    squares : (C,)
+    """
+    xp, small = array_namespace(images), averaged(images, frame.factors)
+    places = frame.places(frame.matrices(poses), small)
+    outside = is_outside(places)[:, None]
+    moved = places - beside(small, np.indices(frame.space, dtype=np.float32))
+    seen = ~(np.isnan(small) | outside)
+    values = np.where(seen, small, np.float32(0))
+    count = push_batch(xp.ascontiguousarray(seen.astype(np.float32)), moved)
+    total = push_batch(xp.ascontiguousarray(values), moved)
+    squares = np.square(values, dtype=np.float64).sum(axis=(0, *range(2, values.ndim)))
+    return count.sum(axis=0, dtype=np.float64), total.sum(axis=0, dtype=np.float64), squares
