@@ -13,9 +13,9 @@ from anamorph.arrays.devices import chosen_device, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.compare import hide_boxes, score_hidden
 from anamorph.fitting.placement import plan_fit_on_gpu
+from anamorph.geometry.unfolding import count_folds
 from anamorph.kernels.errors import DeviceError
 from anamorph.model.generator import Generator
-from anamorph.model.unfolding import UnfoldingGenerator, count_folds
 from tests import simulated
 from tests.device.conftest import HAS_GPU
 
@@ -86,13 +86,13 @@ def test_warps_that_fold_are_shot_again_on_the_gpu(gpu):
         parameters = replace(model.generator_.parameters, shape_basis=np.float32(factor) * basis)
         generator = Generator(model.generator_.settings, parameters)
         plain = generator.displacement(model.latents_)
-        drawn = UnfoldingGenerator.of(generator).displacement(model.latents_)
+        drawn = generator.unfolded_displacement(model.latents_)
         if not np.array_equal(plain, drawn):
             break
     assert count_folds(plain)[0].any()
     assert not count_folds(drawn)[0].any()
-    there = UnfoldingGenerator.of(generator.on_gpu)
-    on_gpu = there.displacement(there.own(model.latents_))
+    there = generator.on_gpu
+    on_gpu = there.unfolded_displacement(there.own(model.latents_))
     np.testing.assert_allclose(to_host(on_gpu), drawn, atol=1e-4)
     np.testing.assert_array_equal(count_folds(on_gpu)[0], count_folds(drawn)[0])
 

@@ -1,7 +1,7 @@
 """Folds in the warps of a fit or of encoded images: cured by more steps, or told.
 
 Where more steps of shooting cure a fold, images are encoded again with as many, and warps are drawn
-with as many (`UnfoldingGenerator`). Only what folds all the same is worth a warning.
+with as many (`shoot_unfolded`). Only what folds all the same is worth a warning.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
+from anamorph.geometry.unfolding import MORE_STEPS, count_folds
 from anamorph.images.collection import ImageCollection
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import progress_told
-from anamorph.model.unfolding import count_folds, finer_generators
 
 logger = logging.getLogger("anamorph")
 
@@ -141,15 +141,21 @@ def _find_and_cure(
         counts, smallest = _count(predictor, latents[chosen])
         left = np.flatnonzero(counts)
         n_folded = len(left)
-        for generator in finer_generators(predictor.generator):
+        for factor in MORE_STEPS:
             if not len(left):
-                return Folds(len(chosen), n_folded)
-            finer = replace(predictor, generator=generator)
-            left = left[~try_again(finer, chosen[left])]
+                break
+            left = left[~try_again(_with_more_steps(predictor, factor), chosen[left])]
     if not len(left):
         return Folds(len(chosen), n_folded)
     n_voxels, lowest = int(counts[left].sum()), float(smallest[left].min())
     return Folds(len(chosen), n_folded - len(left), len(left), n_voxels, lowest)
+
+
+def _with_more_steps(predictor: Predictor, factor: int) -> Predictor:
+    """Return a predictor that takes some times as many steps of shooting."""
+    settings, parameters = predictor.generator.settings, predictor.generator.parameters
+    finer = replace(settings, n_steps=factor * settings.n_steps)
+    return replace(predictor, generator=Generator(finer, parameters))
 
 
 def _largest_warps(generator: Generator, latents: Float64Array) -> IntArray:
