@@ -174,7 +174,8 @@ def main() -> int:
         print(f"{kind:24} {outcome:12} {count}")
     for failure in failures:
         print(f"\n{failure}")
-    print(f"{outcomes.total()} cases, {len(failures)} failures, {time.perf_counter() - start:.0f} s")
+    seconds = time.perf_counter() - start
+    print(f"{outcomes.total()} cases, {len(failures)} failures, {seconds:.0f} s")
     return 1 if failures else 0
 
 
