@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import warnings
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Array, Float64Array
+from anamorph.fitting.alignment import remark_on_places
 from anamorph.fitting.em import Fit
 from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
@@ -46,6 +48,8 @@ from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile
 from anamorph.storage.locks import locked
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
+
+logger = logging.getLogger("anamorph")
 
 #: Opens the sites that hold images, given settings and starting latents.
 OpenSites = Callable[[ImageCollection, Settings, Float64Array | None], OwnSites]
@@ -405,6 +409,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> LocalSites:
         """Return the images with room to work on them, in memory or on the GPU."""
         images.check(for_fit=True)
+        if not settings.has_poses and (remark := remark_on_places(images, settings)):
+            logger.warning("%s", remark)
         return LocalSites([place_cohort(self.machine, images, settings, images.identities, start)])
 
     def _take(self, state: State, settings: Settings, images: _Described) -> None:
@@ -541,6 +547,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         part: str = "both",
         *,
         covariance: ArrayLike | None = None,
+        poses: ArrayLike | None = None,
     ) -> Array:
         """Return the images that latents stand for.
 
@@ -552,6 +559,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         covariance : array of shape (N, K, K), optional
             How uncertain the latents are, from ``transform(X, return_cov=True)``: the images are
             then averages over all latents that are likely.
+        poses : array of shape (N, P), optional
+            Of the images, from `poses`; by default they are in the pose of the template.
 
         Returns
         -------
@@ -559,36 +568,55 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Expected images; for label maps probabilities, with classes last.
         """
         if covariance is None:
-            return self.image_format_.to_user(self.expected_images(Z, part))
+            return self.image_format_.to_user(self.expected_images(Z, part, poses))
         if part != "both":
             raise ValueError(f"part must be 'both' where a covariance is given, got {part!r}")
+        if poses is not None:
+            raise ValueError("poses cannot be given with a covariance: leave one of them out")
         posterior = self._checked_posterior(Z, covariance)
         return self.image_format_.to_user(self._predictor.posterior_images(posterior))
 
-    def expected_images(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
+    def expected_images(
+        self,
+        Z: ArrayLike,  # noqa: N803
+        part: str = "both",
+        poses: ArrayLike | None = None,
+    ) -> Array:
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
         latents = self._checked_latents(Z)
+        placed = self._checked_poses(poses, len(latents))
         check_choice("part", part, PARTS)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
             return self._predictor.expected_images(
-                latents, warped=part != "appearance", coloured=part != "shape"
+                latents, warped=part != "appearance", coloured=part != "shape", poses=placed
             )
 
-    def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
-        """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
+    def log_likelihood(
+        self,
+        X: Images,  # noqa: N803
+        Z: ArrayLike,  # noqa: N803
+        poses: ArrayLike | None = None,
+    ) -> Float64Array:
+        """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,).
+
+        With `align` it is that at given poses (N, P), or at the most probable ones.
+        """
         images, latents = self.checked_images(X), self._checked_latents(Z)
         if len(images) != len(latents):
             raise ValueError(
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
-        return self._predictor.log_likelihood(images, latents)
+        placed = self._checked_poses(poses, len(latents))
+        return self._predictor.log_likelihood(images, latents, placed)
 
-    def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
+    def displacement(self, Z: ArrayLike, poses: ArrayLike | None = None) -> Array:  # noqa: N803
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
-        An image is the warped appearance: its value at x is that at x + displacement(x).
+        An image is the warped appearance: its value at x is that at x + displacement(x). With poses
+        (N, P), x is a voxel of the image, and x + displacement(x) its place in the template.
         """
-        return self._predictor.displacement(self._checked_latents(Z))
+        latents = self._checked_latents(Z)
+        return self._predictor.displacement(latents, self._checked_poses(poses, len(latents)))
 
     @overload
     def impute(self, X: Images, *, return_std: Literal[False] = False) -> Array: ...  # noqa: N803
@@ -751,6 +779,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if given.shape != shape:
             raise ValueError(f"covariance must have shape {shape}, got {given.shape}")
         return Posterior(latents, given)
+
+    def _checked_poses(self, poses: ArrayLike | None, n_images: int) -> Float64Array | None:
+        if poses is None:
+            return None
+        given, shape = np.asarray(poses, np.float64), (n_images, len(self.pose_names_))
+        if not self.settings_.has_poses:
+            raise ValueError("poses were given, and the model has none: fit it with align=")
+        if given.shape != shape or not np.isfinite(given).all():
+            raise ValueError(f"poses must be finite and of shape {shape}, got {given.shape}")
+        return given
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
         latents = np.asarray(Z, np.float64)

@@ -15,8 +15,8 @@ from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableIm
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.finding import located, located_at, with_poses
 from anamorph.model.generator import Generator, encoding_bytes
-from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.posing import PosedGenerator
+from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
 
 Result = TypeVar("Result")
