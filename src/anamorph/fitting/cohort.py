@@ -58,6 +58,9 @@ class Cohort:
         Latents to start from; by default they are drawn by seed and identity.
     sum_place : SumPlace, optional
         Where sums are added up; by default where the images are.
+    spread : (N, C), optional
+        Squares that averaging over coarse voxels has lost of each image; by default images are
+        whole. They count as residuals, which no appearance explains on this grid.
 
     Attributes
     ----------
@@ -80,6 +83,7 @@ class Cohort:
         memory_budget: int | None = None,
         start: Float64Array | None = None,
         sum_place: SumPlace | None = None,
+        spread: Float64Array | None = None,
     ) -> None:
         self.images = images
         self.settings = settings
@@ -90,6 +94,7 @@ class Cohort:
         self._latents_version = 0
         self.limits: Limits | None = None
         self.squared_norms = np.zeros(2)
+        self._spread = None if spread is None else self.namespace.asarray(spread)
         self._start = start
         self._sum_place = sum_place or SumPlace(self.namespace)
         # Half of the budget is for displacements that are kept, half for batches.
@@ -183,6 +188,8 @@ class Cohort:
             count += observed.sum(axis=0)
             total += images.sum(axis=0)
             squares += np.square(images).sum(axis=(0, *range(2, images.ndim)))
+        if self._spread is not None:
+            squares += self._spread.sum(axis=0)
         return self._answer("moments", count, total, squares)
 
     def shape_derivatives(self) -> Sums:
@@ -270,6 +277,8 @@ class Cohort:
                 appearance = generator.appearance(encoding.latents)
                 warped = generator.warp(appearance, encoding.displacement)
                 squares[part], observed[part] = likelihood.residual_sums(warped, images)
+                if self._spread is not None:
+                    squares[part] += self._spread[part]
 
         self._run(update_part)
         self._proposal = None
@@ -414,7 +423,11 @@ class Cohort:
         return limited
 
     def _sum_of(self, log_likelihoods: Float64Array) -> ArrayLike:
-        """Return the sum of log-likelihoods (N,)."""
+        """Return the sum of log-likelihoods (N,), less what coarse voxels cannot resolve."""
+        if self._spread is not None:
+            precision = self._own(self._current().parameters.noise_precision)
+            unresolved = self.settings.decimation * (self._spread @ precision) / 2
+            log_likelihoods = log_likelihoods - unresolved
         total: ArrayLike = clipped(log_likelihoods, self._limit("log_likelihood")).sum()
         return total
 
