@@ -29,10 +29,11 @@ from anamorph.model.checks import ArgumentError
 from anamorph.model.hyperparameters import AUTO
 from anamorph.model.settings import Settings
 
-# Coarser grids than these are not worth their overhead, and show too little of the images.
-_FEWEST_VOXELS = 12
+# Along axes that are divided: the least that makes sense, and the least that helps.
+_FEWEST_VOXELS, _FEWEST_AUTOMATIC = 4, 12
 _MOST_AUTOMATIC_LEVELS = 3
-_FINEST_SHARE = 0.2  # of all iterations
+# Of all iterations: details that coarse voxels do not show take a few to be found.
+_FINEST_SHARE, _FEWEST_ON_FINEST = 0.2, 2
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Level:
 def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Level, ...]:
     """Return the grids of a fit, coarsest first, and when it leaves each.
 
-    The finest gets a fifth of the iterations, and coarser ones equal parts of the others.
+    The finest gets a fifth of the iterations, at least two, and coarser ones equal parts of the
+    others.
 
     Parameters
     ----------
@@ -75,27 +77,30 @@ def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Lev
     ArgumentError
         If the images have too few voxels for so many grids.
     """
-    most = _most_levels(settings)
-    if levels != AUTO and int(levels) > most:
-        shape = " x ".join(map(str, settings.space))
-        raise ArgumentError(
-            f"levels must be at most {most} for images of {shape} voxels, or 'auto', got {levels}"
-        )
-    n_levels = min(most, _MOST_AUTOMATIC_LEVELS) if levels == AUTO else int(levels)
-    on_finest = min(n_iter, math.ceil(_FINEST_SHARE * n_iter))
+    if levels == AUTO:
+        n_levels = min(_MOST_AUTOMATIC_LEVELS, _most_levels(settings, _FEWEST_AUTOMATIC))
+    else:
+        n_levels, most = int(levels), _most_levels(settings, _FEWEST_VOXELS)
+        if n_levels > most:
+            shape = " x ".join(map(str, settings.space))
+            raise ArgumentError(
+                f"levels must be at most {most} for images of {shape} voxels, or 'auto', "
+                f"got {levels}"
+            )
+    on_finest = min(n_iter, max(_FEWEST_ON_FINEST, math.ceil(_FINEST_SHARE * n_iter)))
     ends = [round((n_iter - on_finest) * number / (n_levels - 1)) for number in range(1, n_levels)]
     coarser = (coarse_settings(settings, 2**power) for power in range(n_levels - 1, 0, -1))
     grids = zip((*coarser, settings), (*ends, n_iter), strict=True)
     return tuple(Level(some, end) for some, end in grids)
 
 
-def _most_levels(settings: Settings) -> int:
-    """Return how many grids there can be, none with less than twelve voxels along divided axes."""
+def _most_levels(settings: Settings, fewest: int) -> int:
+    """Return how many grids have at least the fewest voxels along every axis that is divided."""
     count, factor = 1, 2
     while True:
         space, _ = coarse_grid(settings.space, settings.voxel_size, factor)
         divided = [m for m, n in zip(space, settings.space, strict=True) if m < n]
-        if not divided or min(divided) < _FEWEST_VOXELS:
+        if not divided or min(divided) < fewest:
             return count
         count, factor = count + 1, 2 * factor
 
