@@ -33,7 +33,7 @@ from anamorph.model.settings import Settings
 _FEWEST_VOXELS, _FEWEST_AUTOMATIC = 4, 12
 _MOST_AUTOMATIC_LEVELS = 3
 # Of all iterations: details that coarse voxels do not show take a few to be found.
-_FINEST_SHARE, _FEWEST_ON_FINEST = 0.2, 2
+_FINEST_SHARE, _FEWEST_ON_FINEST = 0.2, 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Level:
 def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Level, ...]:
     """Return the grids of a fit, coarsest first, and when it leaves each.
 
-    The finest gets a fifth of the iterations, at least two, and coarser ones equal parts of the
+    The finest gets a fifth of the iterations, at least three, and coarser ones equal parts of the
     others.
 
     Parameters
