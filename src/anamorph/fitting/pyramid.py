@@ -8,7 +8,7 @@ voxels as well, while latents, their prior and A stay what they are. Penalties a
 units: those of a smooth field agree on all grids.
 
 From grid to grid, mean and bases are interpolated, velocities now in voxels of the finer grid;
-latents, A, and the precision of the noise stay.
+latents, A, the precision of the noise, and poses (in mm) stay.
 """
 
 from __future__ import annotations
@@ -140,13 +140,16 @@ def run_levels(
         Those of the finest grid, with the latents at the end.
     state : State
     """
-    state, latents = None, None
+    state, latents, poses = None, None, None
     for number in range(first, len(levels)):
         settings = levels[number].settings
         sites = open_sites(settings)
         checkpoints = open_checkpoints(sites, settings)
         if state is not None and latents is not None:
-            sites.restore(latents)
+            if poses is None:
+                sites.restore(latents)
+            else:
+                sites.restore(latents, poses)
             state = prolonged_state(state.beside(sites.namespace), settings)
         state = run_fit(
             Fit(sites, settings),
@@ -158,7 +161,7 @@ def run_levels(
         )
         if number == len(levels) - 1:
             return sites, state
-        latents = sites.latents
+        latents, poses = sites.latents, sites.poses if settings.has_poses else None
         sites.close()
         del sites, checkpoints  # which hold images and warps that the next grid needs room for
     raise ValueError(f"first must be the number of a grid, below {len(levels)}, got {first}")
