@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.fitting.alignment import remark_on_places
-from anamorph.fitting.em import Fit
 from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.run import Ending, Progress, duration, run_fit, told
+from anamorph.fitting.pyramid import plan_levels, run_levels
+from anamorph.fitting.run import Progress, duration, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.geometry.pose import pose_names
@@ -45,7 +45,7 @@ from anamorph.model.posterior import Posterior
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import NotebookBar, is_notebook, shown_in_notebook
 from anamorph.model.settings import Settings, checked_start, completed_settings
-from anamorph.storage.checkpoint import CheckpointFile
+from anamorph.storage.checkpoint import CheckpointFile, stored_level
 from anamorph.storage.locks import locked
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
 
@@ -133,6 +133,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         roughly aligned to begin with.
     n_iter : int
         Number of EM iterations.
+    levels : int or "auto"
+        Number of grids. With more than one, the fit starts on a coarse grid and does four fifths
+        of its iterations on grids that are coarser than the images: it takes less than half of
+        the time, and ends with a higher objective as a rule. "auto" takes up to three. 1 by
+        default, as in the paper.
     tol : float, optional
         Stop when an iteration raises the objective by less than this share of its total rise.
     n_steps : int
@@ -213,6 +218,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         prior_dof: float | None = None,
         align: str = "none",
         n_iter: int = 20,
+        levels: int | str = 1,
         tol: float | None = None,
         n_steps: int = 8,
         voxel_size: Sequence[float] | None = None,
@@ -235,6 +241,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.prior_dof = prior_dof
         self.align = align
         self.n_iter = n_iter
+        self.levels = levels
         self.tol = tol
         self.n_steps = n_steps
         self.voxel_size = voxel_size
@@ -331,9 +338,22 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ShapeAppearanceModel
             This model, fitted.
         """
-        return self.fit_at(
-            self._local_sites, X, start=start, checkpoint=checkpoint, callback=callback
-        )
+        is_checked = False
+
+        def open_sites(
+            images: ImageCollection, settings: Settings, starting: Float64Array | None
+        ) -> LocalSites:
+            nonlocal is_checked
+            if not is_checked:  # once, for all grids
+                images.check(for_fit=True)
+                if not settings.has_poses and (remark := remark_on_places(images, settings)):
+                    logger.warning("%s", remark)
+            is_checked = True
+            return LocalSites(
+                [place_cohort(self.machine, images, settings, images.identities, starting)]
+            )
+
+        return self.fit_at(open_sites, X, start=start, checkpoint=checkpoint, callback=callback)
 
     def fit_at(
         self,
@@ -350,7 +370,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ----------
         open_sites : callable
             From opened images, settings and starting latents (N, K) or None to the sites that
-            hold the images, which check every image first.
+            hold the images, which check every image first. Called for every grid: sites average
+            images that are on a finer grid than that of the settings.
         X, start, checkpoint, callback
             As in `fit`.
 
@@ -366,19 +387,24 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
+        levels = plan_levels(settings, arguments["levels"], arguments["n_iter"])
+
+        def open_checkpoints(sites: OwnSites, here: Settings) -> CheckpointFile | None:
+            if checkpoint is None:
+                return None
+            return CheckpointFile(checkpoint, sites, here, seed, len(images), len(levels))
+
         held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
         with held, self.machine.threads():
-            sites = open_sites(images, settings, starting)
-            checkpoints = None
-            if checkpoint is not None:
-                checkpoints = CheckpointFile(checkpoint, sites, settings, seed, len(images))
             try:
-                state = run_fit(
-                    Fit(sites, settings),
+                sites, state = run_levels(
+                    levels,
+                    stored_level(checkpoint, len(levels)),
                     seed,
-                    Ending(self.n_iter, self.tol),
+                    arguments["tol"],
+                    open_sites=lambda here: open_sites(images, here, starting),
+                    open_checkpoints=open_checkpoints,
                     tell=self._tell(callback),
-                    checkpoints=checkpoints,
                 )
             except FitError as error:
                 raise FitError(
@@ -404,15 +430,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         return show
 
-    def _local_sites(
-        self, images: ImageCollection, settings: Settings, start: Float64Array | None
-    ) -> LocalSites:
-        """Return the images with room to work on them, in memory or on the GPU."""
-        images.check(for_fit=True)
-        if not settings.has_poses and (remark := remark_on_places(images, settings)):
-            logger.warning("%s", remark)
-        return LocalSites([place_cohort(self.machine, images, settings, images.identities, start)])
-
     def _take(self, state: State, settings: Settings, images: _Described) -> None:
         """Become the model at the end of a fit."""
         origin = Origin(
@@ -422,6 +439,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             state.seconds,
             images.suffix,
             getattr(images, "typical", None),  # which sites do not tell
+            state.level_begins,
         )
         objective = list(state.objective)
         settings = replace(settings, prediction_weight=state.prediction_weight)
