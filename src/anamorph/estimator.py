@@ -37,7 +37,7 @@ from anamorph.images.grid import Affine
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice, check_integer, checked_seed
 from anamorph.model.encoding import Encoded
-from anamorph.model.folding import warn_of_folds
+from anamorph.model.folding import encode_unfolded, find_folds, tell_of_folds
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.parameters import Parameters
@@ -413,7 +413,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 ) from None
         self._take(state.beside(np), settings, images)
         self.latents_, self.poses_ = sites.latents, sites.poses
-        warn_of_folds(self._predictor, self.latents_)
+        tell_of_folds(find_folds(self._predictor, self.latents_))
         return self
 
     def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
@@ -510,10 +510,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        predictor = self._predictor
+        predictor, images = self._predictor, self.checked_images(X)
         with shown_in_notebook(self.verbose, "Encoding images"):
-            encoded = predictor.encode(self.checked_images(X))
-        warn_of_folds(predictor, encoded.latents)
+            encoded = predictor.encode(images)
+        encoded, folds = encode_unfolded(predictor, images, encoded)
+        tell_of_folds(folds)
         return encoded
 
     @property

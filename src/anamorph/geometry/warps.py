@@ -258,9 +258,12 @@ def jacobian_determinant(displacement: ArrayLike) -> Array:
     """
     warp, d = check_vector_field(displacement, "displacement")
     rows = np.moveaxis(_differentiate_warp(warp, d), (-d - 2, -d - 1), (0, 1))
+    determinant: Array
     if d == 2:
-        return np.asarray(rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0])
-    return np.asarray((rows[0] * np.cross(rows[1], rows[2], axis=0)).sum(axis=0))
+        determinant = rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0]
+    else:
+        determinant = (rows[0] * np.cross(rows[1], rows[2], axis=0)).sum(axis=0)
+    return determinant
 
 
 def differentiate(image: Array, n_dims: int) -> Array:
@@ -273,8 +276,10 @@ def differentiate(image: Array, n_dims: int) -> Array:
 
 def _differentiate_warp(displacement: Array, n_dims: int) -> Array:
     """Return D psi, (..., d, d, *space): entry (i, j) is the derivative of component i along j."""
-    identity = np.eye(n_dims, dtype=displacement.dtype).reshape(n_dims, n_dims, *(1,) * n_dims)
-    return np.asarray(identity + differentiate(displacement, n_dims))
+    xp = array_namespace(displacement)
+    identity = xp.eye(n_dims, dtype=displacement.dtype).reshape(n_dims, n_dims, *(1,) * n_dims)
+    derivative: Array = identity + differentiate(displacement, n_dims)
+    return derivative
 
 
 def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:

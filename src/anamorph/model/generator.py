@@ -24,6 +24,7 @@ from anamorph.arrays.devices import (
 from anamorph.arrays.typing import Array, Float64Array, IntArray
 from anamorph.geometry import shoot
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
+from anamorph.geometry.unfolding import shoot_unfolded
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
 from anamorph.latents import draw_latents, ridge_regression
 from anamorph.likelihoods.base import Derivatives
@@ -185,6 +186,16 @@ class Generator:
             return None
         s = self.settings
         return shoot(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+
+    def unfolded_displacement(self, latents: Float64Array) -> Array | None:
+        """Return the same for drawing: in as many steps of shooting as warps need not to fold.
+
+        Fits and encoding differentiate every step, and take those that were asked for.
+        """
+        if self.settings.layout.n_shape == 0:
+            return None
+        s = self.settings
+        return shoot_unfolded(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
     def record(self, latents: Float64Array) -> RecordedPath | None:
         """Return the geodesics of latents (N, K), which can be differentiated; None without."""
@@ -403,7 +414,7 @@ class Generator:
     ) -> Array:
         """Return E[f | z], (N, C, *space), perhaps without its warp or its change of appearance."""
         appearance = self.appearance(latents if coloured else np.zeros_like(latents))
-        displacement = self.displacement(latents) if warped else None
+        displacement = self.unfolded_displacement(latents) if warped else None
         return self.settings.likelihood.expectation(self.warp(appearance, displacement))
 
     def image_gradients(self, appearance: Array) -> Array:

@@ -146,7 +146,7 @@ class Predictor:
             here = _at(generator, poses, part)
             if generator.settings.has_poses and poses is None:
                 here = located_at(generator, observed, some)
-            displacement = generator.displacement(some)
+            displacement = generator.unfolded_displacement(some)
             return here.log_likelihood(generator.appearance(some), displacement, observed)
 
         return self._filled(np.empty(len(images)), evaluate)
@@ -165,7 +165,7 @@ class Predictor:
 
         def shoot_part(generator: Generator, part: slice) -> Array | None:
             some = generator.own(latents[part])
-            return _at(generator, poses, part).placed(generator.displacement(some))
+            return _at(generator, poses, part).placed(generator.unfolded_displacement(some))
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
