@@ -57,7 +57,6 @@ class Path(Protocol):
         """v, (N, d, *space)."""
 
 
-
 @overload
 def shoot(
     v: ArrayLike,

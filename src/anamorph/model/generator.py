@@ -22,7 +22,7 @@ from anamorph.arrays.devices import (
     to_host,
 )
 from anamorph.arrays.typing import Array, Float64Array, IntArray
-from anamorph.geometry import shoot
+from anamorph.geometry import shoot, shoot_both
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
 from anamorph.latents import draw_latents, ridge_regression
@@ -185,6 +185,13 @@ class Generator:
             return None
         s = self.settings
         return shoot(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+
+    def inverse_displacement(self, latents: Float64Array) -> Array | None:
+        """Return the displacement of psi^-1, (N, d, *space); None if nothing moves."""
+        if self.settings.layout.n_shape == 0:
+            return None
+        s = self.settings
+        return shoot_both(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)[1]
 
     def record(self, latents: Float64Array) -> RecordedPath | None:
         """Return the geodesics of latents (N, K), which can be differentiated; None without."""

@@ -111,15 +111,23 @@ class Predictor:
 
         return self._filled(np.empty(len(images)), evaluate)
 
-    def displacement(self, latents: Float64Array) -> Float32Array:
-        """Return the displacements of the warps of latents (N, K), (N, d, *space), in voxels."""
+    def displacement(self, latents: Float64Array, *, inverse: bool = False) -> Float32Array:
+        """Return the displacements of the warps of latents (N, K), (N, d, *space), in voxels.
+
+        Parameters
+        ----------
+        latents : array of shape (N, K)
+        inverse : bool
+            Whether to return those of the inverses; False by default.
+        """
         settings = self.generator.settings
         shape = (len(latents), settings.n_dims, *settings.space)
         if settings.layout.n_shape == 0:
             return np.zeros(shape, np.float32)
 
         def shoot_part(generator: Generator, part: slice) -> Array | None:
-            return generator.displacement(generator.own(latents[part]))
+            some = generator.own(latents[part])
+            return generator.inverse_displacement(some) if inverse else generator.displacement(some)
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
