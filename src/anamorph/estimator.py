@@ -693,9 +693,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return images (N, C, *space) as images of their kind are given by users."""
         if kind == LABELS:
             return images.format.to_labels(brought.argmax(axis=1))
-        if kind is None and self.image_format_.scale is not None and len(images) == len(brought):
-            for n in range(len(brought)):
-                brought[n] = images.unscaled(n, brought[n])
         return images.format.to_user(brought)
 
     @overload

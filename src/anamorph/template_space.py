@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from anamorph.arrays.typing import Array, Float32Array, Float64Array
+from anamorph.arrays.typing import Array, BoolArray, Float32Array, Float64Array
 from anamorph.images.arrays import ArrayImages
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files
 from anamorph.images.errors import ImageError
@@ -130,7 +130,7 @@ class TemplateSpace:
         _check_numbers(images, latents)
 
         def bring(generator: Generator, displacement: Array, part: slice) -> Array:
-            some = generator.own(images.read(part))
+            some = generator.own(_read_unscaled(images, part))
             if modulate:
                 return modulated(some, displacement)
             return warped(some, displacement, interpolation)
@@ -149,7 +149,7 @@ class TemplateSpace:
             _check_numbers(images, latents)
 
         def bring(generator: Generator, displacement: Array, part: slice) -> Array:
-            given = generator.own(images.read(slice(0, 1) if is_one else part))
+            given = generator.own(_read_unscaled(images, slice(0, 1) if is_one else part))
             shape = (len(displacement), *given.shape[1:])
             some = np.ascontiguousarray(np.broadcast_to(given, shape)) if is_one else given
             return warped(some, displacement, interpolation)
@@ -228,15 +228,24 @@ class TemplateSpace:
             level = 0.5
         return np.asarray(image[0] - np.float32(level))
 
-    def _classes_of(self, label: int | None) -> Array:
+    def _classes_of(self, label: int | None) -> BoolArray:
         labels = np.array(self.format.class_labels)
-        inside: Array = np.arange(len(labels)) > 0 if label is None else labels == label
+        inside: BoolArray = np.arange(len(labels)) > 0 if label is None else labels == label
         if not inside.any():
             raise ValueError(f"label must be one of {labels.tolist()}, got {label!r}")
         return inside
 
     def _empty(self, n_images: int, n_channels: int) -> Float32Array:
         return np.empty((n_images, n_channels, *self.format.space), np.float32)
+
+
+def _read_unscaled(images: ImageCollection, part: slice) -> Float32Array:
+    """Return images (n, C, *space) in their own intensities, whatever the model reads them as."""
+    some = images.read(part)
+    if images.format.scale is not None:
+        for image, n in zip(some, range(len(images))[part], strict=True):
+            image[...] = images.unscaled(n, image)
+    return some
 
 
 def _check_numbers(things: Any, latents: Float64Array) -> None:

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from anamorph.arrays.devices import array_namespace, beside, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array
@@ -53,7 +53,7 @@ def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int
     """
     warp, d = check_vector_field(displacement, "displacement")
     fields = warp.reshape(-1, d, *warp.shape[-d:])
-    inverse, found = np.empty_like(fields), True
+    inverse = np.empty_like(fields)
     for n, field in enumerate(fields):
         _check_one_to_one(field)
         inverse[n], found = _inverse_of_field(field, -field, tolerance, max_iterations)
@@ -83,7 +83,8 @@ def corner_determinants(displacement: ArrayLike) -> Array:
         Of the cell behind each voxel along all axes.
     """
     warp, d = check_vector_field(displacement, "displacement")
-    xp, corners = array_namespace(warp), []
+    xp: Any = array_namespace(warp)
+    corners = []
     slopes = [np.roll(warp, -1, axis) - warp for axis in range(-d, 0)]
     for offsets in product((0, 1), repeat=d):
         columns = []
@@ -91,13 +92,14 @@ def corner_determinants(displacement: ArrayLike) -> Array:
             # The edge of the cell along this axis that ends at the corner.
             along = [0 if other == axis else -offset for other, offset in enumerate(offsets)]
             edge = np.roll(slope, along, tuple(range(-d, 0)))
-            columns.append([edge[(..., row, *(slice(None),) * d)] for row in range(d)])
+            columns.append(list(xp.moveaxis(edge, -d - 1, 0)))
             columns[axis][axis] = 1 + columns[axis][axis]
         corners.append(_determinant(columns))
-    return xp.stack(corners, axis=-d - 1)
+    determinants: Array = xp.stack(corners, axis=-d - 1)
+    return determinants
 
 
-def _determinant(rows: list[list[Array]]) -> Array:
+def _determinant(rows: list[list[Any]]) -> Any:
     """Return determinants of matrices whose entries are fields; their transposes have the same."""
     if len(rows) == 2:
         return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]

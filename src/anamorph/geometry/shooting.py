@@ -15,9 +15,9 @@ steps in one compiled call, see `kernels.cpu.geodesics`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Literal, Protocol, overload
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,10 +51,6 @@ class Path(Protocol):
 
     def extend_warp(self) -> None:
         """Set psi = psi o (id - v/T)."""
-
-    @property
-    def velocity(self) -> Array:
-        """v, (N, d, *space)."""
 
 
 @overload
@@ -156,17 +152,17 @@ def _checked(
     return array, array.reshape(-1, d, *array.shape[-d:]), (weights, size, int(n_steps))
 
 
-def follow(path: Path, n_steps: int, inverse: InverseOfSteps | None = None) -> None:
+def follow(path: Path, n_steps: int, after_step: Callable[[], object] | None = None) -> None:
     """Take steps of Algorithm 4, see the top of this file; a new path has taken the first one.
 
-    `inverse`, if it is wanted, grows by the inverse of each step.
+    `after_step`, if there is one, is called after each step.
     """
     for _ in range(n_steps):
         path.carry_momentum()
         path.update_velocity()
         path.extend_warp()
-        if inverse is not None:
-            inverse.extend(path.velocity)
+        if after_step is not None:
+            after_step()
 
 
 def _shoot_in_blocks(
@@ -198,11 +194,11 @@ def _shoot_in_blocks(
     def shoot_block(bounds: tuple[int, int]) -> None:
         part = slice(*bounds)
         path = make_path(fields[part], operator, greens_function, n_steps)
-        back = _begin_inverse(path, n_steps, inverse, part)
+        invert_step = _begin_inverse(path, n_steps, inverse, part)
         n_taken = 0
-        if isinstance(path, PlanePath) and back is None:
+        if isinstance(path, PlanePath) and invert_step is None:
             n_taken = path.take_short_steps(n_steps - 1)
-        follow(path, n_steps - 1 - n_taken, back)
+        follow(path, n_steps - 1 - n_taken, invert_step)
         displacement[part] = path.displacement
         if velocity is not None:
             velocity[part] = path.velocity
@@ -217,14 +213,14 @@ def _shoot_in_blocks(
 
 
 def _begin_inverse(
-    path: Path, n_steps: int, inverse: Array | None, part: slice
-) -> InverseOfSteps | None:
-    """Return the inverse of the first step of a path, if inverses are wanted."""
+    path: Any, n_steps: int, inverse: Array | None, part: slice
+) -> Callable[[], None] | None:
+    """Set the inverse of the first step of a path, and return what adds that of the last one."""
     if inverse is None:
         return None
     back = InverseOfSteps(n_steps, inverse[part])
     back.extend(path.velocity)
-    return back
+    return lambda: back.extend(path.velocity)
 
 
 def _shoot_on_device(

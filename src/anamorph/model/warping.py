@@ -89,7 +89,7 @@ def _pulled_from_nearest(images: Array, displacement: Array) -> Array:
         voxel = voxel * length + place % length
     flat = images.reshape(*images.shape[:2], -1)
     nearest = xp.take_along_axis(flat, voxel.reshape(len(images), 1, -1), axis=2)
-    return nearest.reshape(images.shape)
+    return np.reshape(nearest, images.shape)
 
 
 def modulated(images: Array, displacement: Array) -> Array:
@@ -118,7 +118,8 @@ def modulated(images: Array, displacement: Array) -> Array:
         for axis, along in enumerate(offset):
             shift[:, axis] = along
         total += push_batch(pull_batch(mass, shift), pull_batch(displacement, shift) + shift)
-    return total / np.asarray(n_parts**d, mass.dtype)
+    pushed: Array = total / np.asarray(n_parts**d, mass.dtype)
+    return pushed
 
 
 def volume_changes(inverse: Array, *, log: bool = False) -> Array:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import nibabel as nib
 import numpy as np
+from nibabel.gifti.gifti import GiftiDataArray, GiftiImage
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError, short_reason
@@ -65,7 +65,7 @@ class Mesh:
 
     def moved_to(self, points: NDArray[np.floating]) -> Mesh:
         """Return the same triangles between other points."""
-        return replace(self, points=points)
+        return replace(self, points=np.asarray(points, np.float64))
 
     @property
     def volume(self) -> float:
@@ -150,7 +150,7 @@ def _suffix(path: Path) -> str:
 
 
 def _read_gifti(path: Path) -> Mesh:
-    image = nib.gifti.GiftiImage.from_filename(path)
+    image = GiftiImage.from_filename(path)
     points = image.agg_data("pointset")
     faces = image.agg_data("triangle")
     if not isinstance(points, np.ndarray):
@@ -162,11 +162,8 @@ def _write_gifti(mesh: Mesh) -> bytes:
     arrays = [(mesh.points.astype(np.float32), _POINTSET, "NIFTI_TYPE_FLOAT32")]
     if len(mesh.faces):
         arrays.append((mesh.faces.astype(np.int32), _TRIANGLE, "NIFTI_TYPE_INT32"))
-    darrays = [
-        nib.gifti.GiftiDataArray(data, intent=intent, datatype=kind)
-        for data, intent, kind in arrays
-    ]
-    content: bytes = nib.gifti.GiftiImage(darrays=darrays).to_bytes()
+    darrays = [GiftiDataArray(data, intent=intent, datatype=kind) for data, intent, kind in arrays]
+    content: bytes = GiftiImage(darrays=darrays).to_bytes()
     return content
 
 
@@ -243,7 +240,8 @@ def _read_ply(path: Path) -> Mesh:
 def _read_ply_header(path: Path, stream: Any) -> tuple[str, list[tuple[str, int, dict[str, Any]]]]:
     if stream.readline().strip() != b"ply":
         raise ImageError(f"{path} is not a PLY file")
-    kind, elements = "", []
+    kind = ""
+    elements: list[tuple[str, int, dict[str, Any]]] = []
     for raw in iter(stream.readline, b""):
         words = raw.decode("latin-1").split()
         if words[:1] == ["format"]:
