@@ -26,6 +26,7 @@ _FIND = {2: find_in_planes, 3: find_in_volumes}
 _STEP_TOLERANCE = 1e-4  # voxels
 _MOST_STEP_ITERATIONS = 50
 _LONGEST_NEWTON_STEP = 2.0  # voxels
+_SHARE_FOR_NEWTON = 0.9
 
 
 def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int = 20) -> Array:
@@ -134,7 +135,8 @@ def _inverse_of_field(
     points = xp.stack(xp.meshgrid(*(xp.arange(n) for n in field.shape[1:]), indexing="ij"))
     points = points.reshape(d, -1).T.astype(np.float64)
     begin = points + start.reshape(d, -1).T
-    places, found = find_places(field, points, begin, tolerance, max_iterations)
+    room = _SHARE_FOR_NEWTON * tolerance  # the rest is for rounding to float32
+    places, found = find_places(field, points, begin, room, max_iterations)
     return (places - points).T.reshape(field.shape).astype(field.dtype), found
 
 
@@ -210,7 +212,8 @@ def _solved(matrix: Array, residual: Array) -> Array:
     rows = [[matrix[:, i, j] for j in range(matrix.shape[1])] for i in range(matrix.shape[1])]
     determinant = _determinant(rows)
     is_regular = np.abs(determinant) > 1e-6
-    safe = np.where(is_regular[:, None, None], matrix, np.eye(matrix.shape[1]))
+    identity = array_namespace(matrix).eye(matrix.shape[1])
+    safe = np.where(is_regular[:, None, None], matrix, identity)
     step: Array = np.linalg.solve(safe, residual[..., None])[..., 0]
     return step
 

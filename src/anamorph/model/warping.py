@@ -118,7 +118,7 @@ def modulated(images: Array, displacement: Array) -> Array:
         for axis, along in enumerate(offset):
             shift[:, axis] = along
         total += push_batch(pull_batch(mass, shift), pull_batch(displacement, shift) + shift)
-    pushed: Array = total / np.asarray(n_parts**d, mass.dtype)
+    pushed: Array = total / mass.dtype.type(n_parts**d)
     return pushed
 
 
@@ -134,14 +134,12 @@ def volume_changes(inverse: Array, *, log: bool = False) -> Array:
     log : bool
         Whether to return logarithms, which are NaN where the inverse folds; False by default.
     """
-    determinant = jacobian_determinant(inverse)[:, None]
+    determinant = jacobian_determinant(to_host(inverse))[:, None]
     if not log:
         return determinant
-    xp = array_namespace(determinant)
     is_positive = determinant > 0
-    logarithm = xp.log(xp.where(is_positive, determinant, 1))
-    values: Array = xp.where(is_positive, logarithm, np.float32(np.nan))
-    return values
+    logarithm = np.log(np.where(is_positive, determinant, 1))
+    return np.where(is_positive, logarithm, np.float32(np.nan))
 
 
 def smoothed(images: Float32Array, fwhm: float, voxel_size: tuple[float, ...]) -> Float32Array:
