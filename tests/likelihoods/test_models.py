@@ -179,9 +179,10 @@ def test_warps_invert(fitted):
     assert np.abs(forward).max() > 0.2
     assert corner_determinants(forward).min() > 0
     assert np.abs(compose(forward, back)).max() < 2e-3
-    # The inverse itself is interpolated here, which is exact only where it is linear.
-    bends = sum(np.abs(np.diff(back, 2, axis)).max() for axis in (-2, -1))
-    assert np.abs(compose(back, forward)).max() < bends / 4
+    # The inverse itself is interpolated here, which is exact only where it is linear: by how much
+    # it is not tell its second differences.
+    bends = sum(np.abs(np.diff(back, 2, axis)).max(axis=(1, 2, 3)) for axis in (-2, -1))
+    assert (np.abs(compose(back, forward)).max(axis=(1, 2, 3)) < np.maximum(bends / 2, 2e-3)).all()
     points = Mesh(np.random.default_rng(0).uniform(0, 8, (30, 3)))
     for there, then in (
         (model.to_template, model.from_template),
