@@ -17,7 +17,7 @@ import psutil
 from PIL import Image
 
 from anamorph.federation.nvflare.consortium import Consortium
-from anamorph.federation.site.fit import Holdings
+from anamorph.federation.site.holdings import Holdings
 from anamorph.latents import starting_latents
 from examples.federation.rehearsal import rehearse
 

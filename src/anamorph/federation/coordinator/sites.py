@@ -87,7 +87,6 @@ class FederatedSites:
         self._is_new = False
         self._decisions: list[bool] = []
         self._last: Round | None = None
-        self._verdicts: dict[str, bytes] = {}
 
     # ---- the roster, and the state to start from
 
@@ -122,7 +121,7 @@ class FederatedSites:
         self._begin({name: reply["offer"] for name, reply in replies.items()})
 
     def _begin(self, offers: dict[str, Message]) -> None:
-        self._offers, self._last, self._verdicts = offers, None, {}
+        self._offers, self._last = offers, None
         self._decisions, self._parameters = [], None
 
     def send_state(

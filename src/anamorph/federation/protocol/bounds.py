@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.typing import Array
 from anamorph.federation.protocol.answers import N_IMAGES, AnswerSchema
 from anamorph.federation.protocol.errors import MessageError, VerificationError
 from anamorph.federation.protocol.questions import NORMS
@@ -195,15 +195,11 @@ class Bounds:
         for name, bound in self.of_fields(question, limits, schema).items():
             if name == N_IMAGES:
                 continue
-            largest = (
-                _largest_norm(sums[name])
-                if name in ("gradient", "hessian")
-                else (_largest_entry(sums[name]))
-            )
             if name in NORMS and float(sums[name]) < 0:
                 raise VerificationError(
                     f"{name} in the total of {question} is negative: a site answered wrong numbers"
                 )
+            largest = _largest(name, sums[name])
             if largest > _ROUNDING * n_images * bound:
                 raise VerificationError(
                     f"{name} in the total of {question} is {largest:.3g}, more than {n_images} "
@@ -236,10 +232,8 @@ def _norm_of(fields: Array) -> float:
     return float(np.linalg.norm(fields.reshape(len(fields), -1).astype(np.float64), axis=1).max())
 
 
-def _largest_norm(field: Float64Array) -> float:
-    """Return the largest norm of the columns (n, ...) of a sum."""
-    return max((float(np.linalg.norm(column)) for column in field), default=0.0)
-
-
-def _largest_entry(field: Any) -> float:
+def _largest(name: str, field: Any) -> float:
+    """Return what is bounded of a sum: of derivatives the norm of a column, or else an entry."""
+    if name in ("gradient", "hessian"):
+        return max((float(np.linalg.norm(column)) for column in field), default=0.0)
     return float(np.abs(field).max()) if np.size(field) else 0.0

@@ -8,7 +8,6 @@ any failure it restores the state after an iteration, and continues with a new s
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import os
@@ -37,17 +36,19 @@ from anamorph.federation.protocol.identity import Identity
 from anamorph.federation.protocol.plan import Plan
 from anamorph.federation.protocol.questions import check_arguments
 from anamorph.federation.protocol.schemas import check_message
-from anamorph.federation.protocol.sketches import array_sizes, differ, summary
+from anamorph.federation.protocol.sketches import differ
 from anamorph.federation.protocol.wire import Message
 from anamorph.federation.site.analysis import SiteAnalysis, find_model
+from anamorph.federation.site.asked import Asked
 from anamorph.federation.site.audit import AuditLog
-from anamorph.federation.site.fit import Holdings, SiteFit
+from anamorph.federation.site.fit import SiteFit
+from anamorph.federation.site.holdings import Holdings
 from anamorph.federation.site.ledger import Ledger
+from anamorph.federation.site.part import Part
 from anamorph.federation.site.policy import Policy
 from anamorph.federation.site.replica import Question
 from anamorph.federation.site.returning import ReturningState, signed_sketch
 from anamorph.federation.site.round import Offer, Round
-from anamorph.fitting.limits import Limits
 from anamorph.fitting.run import Ending
 from anamorph.images.collection import ImageCollection
 from anamorph.likelihoods import LIKELIHOODS
@@ -130,7 +131,7 @@ class SiteAgent:
         self._analysis: SiteAnalysis | None = None
         self._returning: ReturningState | None = None
         self._offer: Offer | None = None
-        self._asked: _Asked | None = None
+        self._asked: Asked | None = None
         self._tasks: dict[str, Callable[[Message], Message]] = {
             "describe": self._describe,
             "join": self._join,
@@ -440,10 +441,10 @@ class SiteAgent:
         sealed = current.seal(part.answer(question, limits))
         earlier = self._asked
         before = None if earlier is None or earlier.round.is_accepted else earlier.round
-        self._asked = _Asked(part, question, limits, current, before)
+        self._asked = Asked(part, question, limits, current, before)
         return {**sealed, "verdict": verdict}
 
-    def _part(self, message: Message) -> SiteFit | SiteAnalysis:
+    def _part(self, message: Message) -> Part:
         """Return the fit or analysis that a message is about."""
         analysis = self._analysis
         if analysis is not None and analysis.name == message["fit"]:
@@ -454,7 +455,7 @@ class SiteAgent:
             raise MessageError("questions of a fit take no arguments: sites know what they are")
         return self._joined(message)
 
-    def _expected(self, part: SiteFit | SiteAnalysis, message: Message) -> Question:
+    def _expected(self, part: Part, message: Message) -> Question:
         """Return the question that comes next here, if it is the one that is asked."""
         question = part.question()
         if question.name != message["question"]:
@@ -462,12 +463,12 @@ class SiteAgent:
                 f"{message['question']} is asked, but {question.name} comes next in this fit"
             )
         given = message["summary"]
-        if question.parameters is not None and given is not None:
-            arrays = parameter_arrays(question.parameters)
-            if differ(summary(arrays), given, array_sizes(arrays)):
-                raise VerificationError(
-                    "the parameters of the coordinator are not those that follow from the totals"
-                )
+        if question.parameters is None or given is None:
+            return question
+        if differ(parameter_arrays(question.parameters), given):
+            raise VerificationError(
+                "the parameters of the coordinator are not those that follow from the totals"
+            )
         return question
 
     def _conclude(self, message: Message) -> bytes | None:
@@ -523,13 +524,13 @@ class SiteAgent:
         iterations = [] if self._fit is None else self._fit.store.iterations()
         return {"iterations": iterations}
 
-    def _current(self, message: Message) -> _Asked:
+    def _current(self, message: Message) -> Asked:
         asked = self._asked
         if asked is None or (message["fit"], message["step"]) != asked.place:
             raise StaleStepError(f"this site does not work on step {message['step']}")
         return asked
 
-    def _record(self, asked: _Asked) -> None:
+    def _record(self, asked: Asked) -> None:
         schema, binding = asked.round.schema, asked.round.binding
         self.audit.write(
             event="answered",
@@ -545,76 +546,6 @@ class SiteAgent:
             parameters=asked.parameters_digest,
             answer=asked.round.answer_digest.hex(),
         )
-
-
-class _Asked:
-    """A question that is being answered, and the one before until its witnesses have spoken.
-
-    Parameters
-    ----------
-    part : SiteFit or SiteAnalysis
-    question : Question
-    limits : Limits
-    current : Round
-    before : Round or None
-        That of the question before, whose total is used already but not confirmed by witnesses.
-    """
-
-    def __init__(
-        self,
-        part: SiteFit | SiteAnalysis,
-        question: Question,
-        limits: Limits,
-        current: Round,
-        before: Round | None,
-    ) -> None:
-        self.round = current
-        self.place = current.binding.fit, current.binding.step
-        self.is_given = False
-        self._part, self._question, self._limits = part, question, limits
-        self._before = before
-
-    def accept_before(self, verdicts: Mapping[str, bytes]) -> None:
-        """Check the verdicts on the question before, without which no block leaves."""
-        if self._before is not None:
-            self._before.accept(verdicts)
-            self._before = None
-            if isinstance(self._part, SiteFit):
-                self._part.keep_held()
-
-    def settle(
-        self, checksums: Mapping[str, Message], masked: Mapping[str, object]
-    ) -> bytes | None:
-        """Check the checksums, and as a witness masked answers that come with them in one block."""
-        for name, block in masked.items():
-            self.round.witness(name, 0, block)
-        return self.round.settle(checksums)
-
-    def give(self, decisions: Sequence[bool]) -> None:
-        """Give the total to the copy of the fit, if it is within bounds."""
-        total = self.round.total()
-        self._part.check_total(self._question, self._limits, total)
-        if isinstance(self._part, SiteFit):
-            fact = self.round.binding.data + self.round.total_digest
-            self._part.give(self._question, total, decisions, fact)
-            if self.round.is_accepted:
-                self._part.keep_held()
-        self.is_given = True
-
-    @property
-    def digest(self) -> str:
-        """Digest of the total."""
-        return self.round.total_digest.hex()
-
-    @property
-    def parameters_digest(self) -> str | None:
-        """Digest of the parameters that this site answered with, None at the start."""
-        if self._question.parameters is None:
-            return None
-        digest = hashlib.blake2b(digest_size=16)
-        for array in parameter_arrays(self._question.parameters).values():
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
 
 
 def _checked_settings(facts: Any) -> Settings:

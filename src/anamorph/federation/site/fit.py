@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from anamorph.arrays.devices import Machine, to_host
-from anamorph.arrays.typing import Float64Array
-from anamorph.federation.protocol.answers import Answer, AnswerSchema
+from anamorph.arrays.devices import to_host
+from anamorph.federation.protocol.answers import Answer
 from anamorph.federation.protocol.binding import next_transcript
 from anamorph.federation.protocol.bounds import Bounds
 from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
 from anamorph.federation.protocol.plan import Plan, regrouped_transcript
-from anamorph.federation.protocol.questions import NORMS, answer_shapes
-from anamorph.federation.site.policy import Policy
+from anamorph.federation.protocol.questions import NORMS
+from anamorph.federation.site.holdings import Holdings
+from anamorph.federation.site.part import Part
 from anamorph.federation.site.replica import Question, Replica
 from anamorph.federation.site.states import KeptState, StateStore
 from anamorph.fitting.em import Fit
@@ -25,57 +25,12 @@ from anamorph.fitting.limits import Limits, clipped
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.state import State
 from anamorph.fitting.sums import Sums
-from anamorph.images.collection import ImageCollection
-from anamorph.model.generator import Generator
-from anamorph.model.parameters import Parameters
-from anamorph.model.predicting import Predictor
-from anamorph.model.settings import Settings
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments",)
 
 
-@dataclass(frozen=True)
-class Holdings:
-    """What a site lends to all fits, and what it computes with.
-
-    Attributes
-    ----------
-    images : ImageCollection
-        All N images of the site.
-    identities : N texts or numbers
-        One for each image, unique over all sites. Starting latents are drawn from them.
-    secret : bytes
-        Starting latents are drawn with it, so that nobody else knows them. Empty: they are drawn
-        as by a fit on one machine.
-    columns : dict
-        N values for each column by which analyses may group or weight images.
-    policy : Policy
-        What may be asked.
-    machine : Machine
-        Device, threads and memory, as in `ShapeAppearanceModel`.
-    """
-
-    images: ImageCollection
-    identities: Sequence[int | str]
-    secret: bytes
-    columns: Mapping[str, Sequence[str]]
-    policy: Policy
-    machine: Machine
-
-    def seed(self, seed: int) -> int:
-        """Return the seed of the starting latents at this site."""
-        if not self.secret:
-            return seed
-        digest = hashlib.blake2b(seed.to_bytes(16, "little"), key=self.secret, digest_size=8)
-        return int.from_bytes(digest.digest(), "little")
-
-    def encoded(self, settings: Settings, parameters: Parameters) -> Float64Array:
-        """Return the most probable latents (N, K) of the images under a model."""
-        return Predictor(Generator(settings, parameters), self.machine).encode(self.images).latents
-
-
-class SiteFit:
+class SiteFit(Part):
     """What a site keeps during a fit.
 
     Parameters
@@ -92,22 +47,17 @@ class SiteFit:
         Digest of all that led to the next question.
     roster : tuple of str
         The sites that take part since the last restore.
-    is_begun : bool
-        Whether the site knows where the fit stands.
     """
 
     def __init__(self, plan: Plan, holdings: Holdings, folder: Path) -> None:
+        super().__init__(plan.settings, plan.agreement)
         self.plan = plan
         self.store = StateStore(folder)
         self.cohort = place_cohort(
             holdings.machine, holdings.images, plan.settings, holdings.identities, scratch=folder
         )
-        self.roster: tuple[str, ...] = ()
-        self.transcript = ""
-        self.is_begun = False
         self._holdings = holdings
         self._replica: Replica | None = None
-        self._bounds = Bounds(plan.settings, plan.agreement.largest)
         self._lacks_latents = False
         self._held: KeptState | None = None
 
@@ -154,14 +104,12 @@ class SiteFit:
             lambda fit: _Checkpoints(self, fit, kept),
             self._keep_model,
         )
-        self.is_begun = True
 
     def stop(self) -> None:
         """Forget where the fit stands, until a state is restored."""
         if self._replica is not None:
             self._replica.abandon()
-        self._replica, self.is_begun = None, False
-        self._held = None
+        self._replica = self._held = None
 
     def hold(self, state: State) -> None:
         """Hold a state and the latents that go with it, if an iteration led to it.
@@ -199,19 +147,6 @@ class SiteFit:
             raise StaleStepError("the fit is finished: there are no more questions")
         return question
 
-    def limits(self, question: Question) -> Limits:
-        """Return the limits of what an image contributes to the answer."""
-        return self._bounds.limits(question.name, question.parameters)
-
-    def schema(self, question: Question) -> AnswerSchema:
-        """Return the schema of the answer."""
-        return AnswerSchema(answer_shapes(question.name, self.plan.settings, {}))
-
-    def exponents(self, question: Question, limits: Limits) -> dict[str, int]:
-        """Return the fixed-point ranges of the answer."""
-        n_images = self.plan.agreement.n_images(self.roster)
-        return self._bounds.exponents(question.name, limits, self.schema(question), n_images)
-
     def content(self, question: Question) -> str:
         """Return the digest of everything that the answer depends on here."""
         if question.name in _ABOUT_IMAGES_ALONE:
@@ -245,11 +180,6 @@ class SiteFit:
             raise SiteFailure(f"the sums of {question.name} have wrong shapes")
         bounds = self._bounds.of_fields(question.name, limits, schema)
         return Answer(_bounded(sums, bounds), schema)
-
-    def check_total(self, question: Question, limits: Limits, total: Sums) -> None:
-        """Raise a VerificationError if a total exceeds its bounds."""
-        n_images = self.plan.agreement.n_images(self.roster)
-        self._bounds.check_total(question.name, limits, total, n_images)
 
     def give(self, question: Question, total: Sums, decisions: Sequence[bool], fact: bytes) -> None:
         """Give a verified total to the copy of the fit, which runs to its next question.
