@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,11 @@ from anamorph.arrays.devices import to_host
 from anamorph.federation.protocol.answers import Answer
 from anamorph.federation.protocol.binding import next_transcript
 from anamorph.federation.protocol.bounds import Bounds
-from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
+from anamorph.federation.protocol.errors import (
+    SiteFailure,
+    StaleStepError,
+    VerificationError,
+)
 from anamorph.federation.protocol.plan import Plan, regrouped_transcript
 from anamorph.federation.protocol.questions import NORMS
 from anamorph.federation.site.holdings import Holdings
@@ -21,6 +26,7 @@ from anamorph.federation.site.part import Part
 from anamorph.federation.site.replica import Question, Replica
 from anamorph.federation.site.states import KeptState, StateStore
 from anamorph.fitting.em import Fit
+from anamorph.fitting.guard import has_fallen
 from anamorph.fitting.limits import Limits, clipped
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.state import State
@@ -28,6 +34,9 @@ from anamorph.fitting.sums import Sums
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments",)
+#: Nats per voxel and channel of an image that the objective may fall, whatever it rose before: a
+#: site could claim a low log-likelihood at first, and so make any later fall look small.
+MOST_FALL = 0.01
 
 
 class SiteFit(Part):
@@ -59,6 +68,7 @@ class SiteFit(Part):
         self._holdings = holdings
         self._replica: Replica | None = None
         self._lacks_latents = False
+        self._roster_since = 0
         self._held: KeptState | None = None
 
     # ---- where the fit stands
@@ -88,7 +98,9 @@ class SiteFit(Part):
         if kept is not None and kept.latents is not None:
             self.cohort.restore(kept.latents)
         self._lacks_latents = kept is not None and kept.latents is None
+        self._roster_since = kept.roster_since if kept else 0
         if kept is not None and kept.roster != roster:
+            self._roster_since = len(kept.state.objective)
             self.transcript = regrouped_transcript(self.transcript, roster)
         elif self._lacks_latents:
             raise StaleStepError("this site was away: it comes back as a change of the roster")
@@ -119,10 +131,35 @@ class SiteFit(Part):
         """
         if state.turn is None:
             return
+        self._check_objective(state.objective)
         latents = to_host(self.cohort.latents_before_turn).copy()
-        norms = dict(self._bounds.norms)
-        settings = self.plan.settings
-        self._held = KeptState(state, latents, self.transcript, norms, self.roster, settings)
+        self._held = KeptState(
+            state,
+            latents,
+            self.transcript,
+            dict(self._bounds.norms),
+            self.roster,
+            self.plan.settings,
+            roster_since=self._roster_since,
+        )
+
+    def _check_objective(self, objective: Sequence[float]) -> None:
+        """Raise a VerificationError if the objective falls as it does in no honest fit.
+
+        It does where a site claims larger latents than it has, to raise what bounds allow later, or
+        calls steps a success that are none. The objective is about the images of the roster, so it
+        is compared since the roster was the same.
+        """
+        since, settings = objective[self._roster_since :], self.plan.settings
+        n_images = self.plan.agreement.n_images(self.roster)
+        n_numbers = n_images * math.prod(settings.space) * settings.n_channels
+        fall = max(since) - since[-1]
+        if has_fallen(since) or fall > MOST_FALL * settings.decimation * n_numbers:
+            raise VerificationError(
+                f"the objective fell from {max(since):.7g} to {since[-1]:.7g} in iteration "
+                f"{len(objective)}: honest fits do not fall so far; a site answers wrong numbers, "
+                "or intensities or settings are far from what is usual"
+            )
 
     def keep_held(self) -> None:
         """Write the state that is held, if there is one: the witnesses have confirmed it."""
