@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 import time
@@ -97,6 +98,33 @@ def test_statistics_are_those_of_the_latents_of_all_sites(hospitals, pooled, tmp
             assert line["masked"]
             assert line["n_images"] == size
             assert line["fields"]["latent_scatter"] == [2, 2, 2]
+
+
+def test_private_statistics_are_those_with_noise(hospitals, pooled, tmp_path):
+    """The sites add noise, and keep account of it; what their policy does not allow is refused."""
+    pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")
+    model, table = tmp_path / "model.safetensors", tmp_path / "private.tsv"
+    pooled.save(model)
+    latents = ShapeAppearanceModel.load(model).transform(pictures(hospitals))
+    clip = 1.1 * np.linalg.norm(latents, axis=1).max()
+    finish(hospitals.statistics(model, table, "--epsilon", 1, "--clip", clip, "--json"))
+    with table.open(newline="") as file:
+        mean, *covariance = csv.DictReader(file, delimiter="\t")
+    assert len(covariance) == 2
+    size = float(mean["n_images"]) / len(latents)
+    found = np.array([float(mean["z1"]), float(mean["z2"])])
+    errors = np.abs(size * found - latents.mean(axis=0))
+    # 3.73 times the sensitivity, sqrt(3) of the bound, and by one site more than is needed.
+    noise = 3.73 * np.sqrt(3) * np.sqrt(1.5) * clip / len(latents)
+    assert 1e-4 * noise < errors.max() < 6 * noise
+    for kit in hospitals.kits.values():
+        records = [json.loads(line) for line in (kit.work / "analyses.jsonl").open()]
+        (spent,) = [record for record in records if "multiplier" in record]
+        assert spent["epsilon_of_year"] == pytest.approx(1, abs=0.01)
+    refused = tmp_path / "refused.tsv"
+    assert hospitals.statistics(model, refused, "--epsilon", 2).wait(PATIENCE) == 1
+    assert "allows epsilon 1 of an analysis, got 2" in refused.with_suffix(".txt").read_text()
+    assert not refused.exists()
 
 
 # ---- accidents

@@ -478,8 +478,15 @@ class SiteAgent:
             return None
         if message["checksums"] is None:
             raise StaleStepError("the checksums of the question before are missing")
-        verdict = asked.settle(message["checksums"], message["masked"])
+        verdict = self._settled(asked, message)
         asked.give(message["decisions"])
+        return verdict
+
+    def _settled(self, asked: Asked, message: Message) -> bytes | None:
+        """Check the checksums of a question; return the verdict of this site if it is a witness."""
+        verdict = asked.settle(message["checksums"], message["masked"])
+        if verdict is not None:
+            self._note("witnessed", asked, of=asked.round.witnessed)
         return verdict
 
     def _block(self, message: Message) -> Message:
@@ -491,11 +498,16 @@ class SiteAgent:
         if index == 0:
             self._record(asked)
         else:
-            self.audit.write(event="sent", fit=message["fit"], step=message["step"], block=index)
+            self._note("sent", asked, block=index)
         return {"block": block}
 
     def _total(self, message: Message) -> Message:
-        return self._current(message).round.take_total(message["index"], message["block"])
+        """Take a block of the total; after the last, sign what has arrived."""
+        asked = self._current(message)
+        reply = asked.round.take_total(message["index"], message["block"])
+        if reply:
+            self._note("signed", asked, total=asked.digest)
+        return reply
 
     def _reveal(self, message: Message) -> Message:
         """Check that all saw the same total; sign checksums, and offer the next key."""
@@ -510,17 +522,14 @@ class SiteAgent:
 
     def _settle(self, message: Message) -> Message:
         """Check the checksums of the last question of an iteration or analysis."""
-        asked = self._current(message)
-        return {"verdict": asked.settle(message["checksums"], message["masked"])}
+        return {"verdict": self._settled(self._current(message), message)}
 
     def _keep(self, message: Message) -> Message:
         """Use the total of the last question, which completes an iteration or analysis."""
         asked = self._current(message)
         asked.round.accept(message["verdicts"])
         asked.give(message["decisions"])
-        self.audit.write(
-            event="verified", fit=message["fit"], step=message["step"], total=asked.digest
-        )
+        self._note("verified", asked, total=asked.digest)
         iterations = [] if self._fit is None else self._fit.store.iterations()
         return {"iterations": iterations}
 
@@ -529,6 +538,11 @@ class SiteAgent:
         if asked is None or (message["fit"], message["step"]) != asked.place:
             raise StaleStepError(f"this site does not work on step {message['step']}")
         return asked
+
+    def _note(self, event: str, asked: Asked, **facts: Any) -> None:
+        """Write a line about a phase of a question, before what it is about leaves."""
+        fit, step = asked.place
+        self.audit.write(event=event, fit=fit, step=step, **facts)
 
     def _record(self, asked: Asked) -> None:
         schema, binding = asked.round.schema, asked.round.binding

@@ -227,6 +227,11 @@ class Round:
         return self._phase == "done"
 
     @property
+    def witnessed(self) -> list[str]:
+        """Names of the sites that this one is a witness to."""
+        return sorted(self._witnessed)
+
+    @property
     def total_digest(self) -> bytes:
         """Digest of the total."""
         return self._total.digest
