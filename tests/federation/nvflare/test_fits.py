@@ -109,13 +109,15 @@ def test_private_statistics_are_those_with_noise(hospitals, pooled, tmp_path):
     clip = 1.1 * np.linalg.norm(latents, axis=1).max()
     finish(hospitals.statistics(model, table, "--epsilon", 1, "--clip", clip, "--json"))
     with table.open(newline="") as file:
-        mean, *covariance = csv.DictReader(file, delimiter="\t")
-    assert len(covariance) == 2
+        rows = {row["statistic"]: row for row in csv.DictReader(file, delimiter="\t")}
+    assert [*rows] == ["mean", "mean_noise", "covariance_z1", "covariance_z2"]
+    mean = rows["mean"]
     size = float(mean["n_images"]) / len(latents)
     found = np.array([float(mean["z1"]), float(mean["z2"])])
     errors = np.abs(size * found - latents.mean(axis=0))
     # 3.73 times the sensitivity, sqrt(3) of the bound, and by one site more than is needed.
     noise = 3.73 * np.sqrt(3) * np.sqrt(1.5) * clip / len(latents)
+    assert float(rows["mean_noise"]["z1"]) == pytest.approx(noise / size, rel=0.05)
     assert 1e-4 * noise < errors.max() < 6 * noise
     for kit in hospitals.kits.values():
         records = [json.loads(line) for line in (kit.work / "analyses.jsonl").open()]

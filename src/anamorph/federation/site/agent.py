@@ -357,10 +357,14 @@ class SiteAgent:
         return {}
 
     def _adopted(self, message: Message) -> Message:
-        self._joined(message)
+        fit, iteration = self._joined(message), message["iteration"]
         if self._returning is None:
             raise StaleStepError("no state was sent to this site")
-        return {"nonce": self._returning.complete(message["facts"], message["iteration"])}
+        nonce = self._returning.complete(message["facts"], iteration)
+        own = fit.store.load(iteration, len(self.images))
+        if own is not None and own.is_own and own.transcript == message["facts"]["transcript"]:
+            raise MessageError("this site has that state itself, and takes no other for it")
+        return {"nonce": nonce}
 
     def _confirm(self, message: Message) -> Message:
         fit, returning = self._joined(message), self._returning
@@ -372,6 +376,7 @@ class SiteAgent:
         kept = returning.confirmed(
             self.identity, fit.plan.name, message["roster"], message["sketches"]
         )
+        self._ledger.adopt(fit.plan.name)
         fit.store.save(kept)
         self.audit.write(event="adopted", fit=fit.plan.name, iteration=len(kept.state.objective))
         return {}
@@ -396,6 +401,7 @@ class SiteAgent:
             name,
             settings,
             parameters,
+            message["summary"],
             fit,
             agreement,
             roster,

@@ -40,6 +40,8 @@ class SiteAnalysis(Part):
     settings : Settings
     parameters : Parameters
         Of a fit that this site took part in.
+    model : (n, 3)
+        Summary of that model, as the coordinator sent it.
     fit : str
         Name of that fit.
     agreement : Agreement
@@ -54,6 +56,7 @@ class SiteAnalysis(Part):
         name: str,
         settings: Settings,
         parameters: Parameters,
+        model: Float64Array,
         fit: str,
         agreement: Agreement,
         roster: Sequence[str],
@@ -62,7 +65,7 @@ class SiteAnalysis(Part):
     ) -> None:
         super().__init__(settings, agreement, tuple(sorted(roster)))
         self.name = name
-        self.transcript = analysis_transcript(name, agreement)
+        self._model = model
         self._parameters, self._fit, self._holdings = parameters, fit, holdings
         self._groups = GroupAnswers(record, holdings.identities, holdings.columns, holdings.policy)
         self._arguments: dict[str, Any] = {}
@@ -72,6 +75,7 @@ class SiteAnalysis(Part):
     def take_arguments(self, arguments: Mapping[str, Any], is_masked: bool) -> None:
         """Take the arguments of the question, which were checked, and whether it is masked."""
         self._arguments = dict(arguments)
+        self.transcript = analysis_transcript(self.name, self._agreement, self._model, arguments)
         self._n_masking = len(self.roster) if is_masked else 1
 
     def question(self) -> Question:

@@ -12,7 +12,7 @@ import numpy as np
 
 from anamorph.arrays.devices import to_host
 from anamorph.federation.protocol.answers import Answer
-from anamorph.federation.protocol.binding import next_transcript
+from anamorph.federation.protocol.binding import concluded_transcript
 from anamorph.federation.protocol.bounds import Bounds
 from anamorph.federation.protocol.errors import (
     SiteFailure,
@@ -231,7 +231,7 @@ class SiteFit(Part):
             The question and the digest of its total, for the transcript.
         """
         assert self._replica is not None
-        self.transcript = next_transcript(self.transcript, fact)
+        self.transcript = concluded_transcript(self.transcript, fact, decisions)
         sums = self._bounds.learn(question.name, total)
         with self._holdings.machine.threads():
             self._replica.give(sums, decisions)

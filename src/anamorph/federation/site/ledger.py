@@ -40,6 +40,7 @@ class _FitRecord:
     began: float = 0.0
     is_asked: bool = False
     n_returns: int = 0
+    n_adopted: int = 0
     counts: dict[str, int] | None = None
     roster: tuple[str, ...] | None = None
     n_roster_changes: int = 0
@@ -152,6 +153,17 @@ class Ledger:
             )
         self._write(fit=fit, step=step)
 
+    def adopt(self, fit: str) -> None:
+        """Record that this site takes over a state of the others, or refuse it.
+
+        A state may differ by rounding from that of the others. Two that differ, and totals under
+        each, tell about this site alone: as often as the roster changes is enough.
+        """
+        most = self._policy.roster_changes
+        if self._fits[fit].n_adopted >= most:
+            raise RosterError(f"this site has come back to fit {fit} {most} times, the most it may")
+        self._write(fit=fit, adopted=True)
+
     def last_step(self, fit: str) -> int:
         """Return the highest step of a fit that this site has seen."""
         return self._fits[fit].last_step
@@ -231,6 +243,7 @@ class Ledger:
         record.last_step = max(record.last_step, line.get("step", 0))
         record.is_asked |= "question" in line
         record.n_returns += "step" in line and "question" not in line
+        record.n_adopted += "adopted" in line
         record.began = record.began or line.get("time", 0.0)
         record.n_iterations += line.get("question") == "update_latents"
         record.n_iter = line.get("n_iter", record.n_iter)

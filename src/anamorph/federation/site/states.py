@@ -60,6 +60,11 @@ class KeptState:
     confirmed_for: tuple[str, ...] = ()
     roster_since: int = 0
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this site has computed it, rather than taken it over."""
+        return self.latents is not None
+
 
 class StateStore:
     """The last states of a fit.
