@@ -73,23 +73,18 @@ def warn_of_objective(objective: Sequence[float]) -> None:
     """Warn if the objective of a fit is well below where it was, or has not moved at all."""
     if len(objective) < 2:
         return
-    if len(objective) > 2 and max(objective) == min(objective):
+    highest, last = max(objective), objective[-1]
+    if len(objective) > 2 and highest == min(objective):
         logger.warning(
             "The objective did not change: nothing was learnt; intensities or settings are far "
             "from what is usual"
         )
-    if has_fallen(objective):
+    if highest - last > _FALL * (highest - min(objective)) and highest - last > 1e-4 * abs(highest):
         logger.warning(
             "The objective fell from %.7g to %.7g: do not trust the model; intensities or settings "
             "are far from what is usual",
-            *(max(objective), objective[-1]),
+            *(highest, last),
         )
-
-
-def has_fallen(objective: Sequence[float]) -> bool:
-    """Tell whether an objective is further below where it was than any healthy fit falls."""
-    highest, fall = max(objective), max(objective) - objective[-1]
-    return fall > _FALL * (highest - min(objective)) and fall > 1e-4 * abs(highest)
 
 
 def suspected_cause(images: ImageCollection, settings: Settings) -> str:

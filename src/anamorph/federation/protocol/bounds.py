@@ -213,16 +213,16 @@ class Bounds:
                 raise VerificationError(
                     f"{name} in the total of {question} is negative: a site answered wrong numbers"
                 )
+            if _largest(name, field) > _ROUNDING * most:
+                raise VerificationError(
+                    f"{name} in the total of {question} is {_largest(name, field):.3g}, more than "
+                    f"{n_images} images can add up to: a site answered wrong numbers"
+                )
             perfect = n_images * limits.most_log_likelihood
             if name == "log_likelihood" and float(field) > perfect + _SLACK * most:
                 raise VerificationError(
                     f"{name} in the total of {question} is {float(field):.7g}, and that of a "
                     f"perfect model is {perfect:.7g}: a site answered wrong numbers"
-                )
-            if _largest(name, field) > _ROUNDING * most:
-                raise VerificationError(
-                    f"{name} in the total of {question} is {_largest(name, field):.3g}, more than "
-                    f"{n_images} images can add up to: a site answered wrong numbers"
                 )
 
     def learn(self, question: str, sums: Sums) -> Sums:

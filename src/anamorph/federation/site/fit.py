@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,6 @@ from anamorph.federation.site.part import Part
 from anamorph.federation.site.replica import Question, Replica
 from anamorph.federation.site.states import KeptState, StateStore
 from anamorph.fitting.em import Fit
-from anamorph.fitting.guard import has_fallen
 from anamorph.fitting.limits import Limits, clipped
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.state import State
@@ -34,9 +32,17 @@ from anamorph.fitting.sums import Sums
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments",)
-#: Nats per voxel and channel of an image that the objective may fall, whatever it rose before: a
-#: site could claim a low log-likelihood at first, and so make any later fall look small.
-MOST_FALL = 0.01
+# How far an objective may fall: nats per image, and a share of the objective. Honest fits fall less
+# than a sixth of that, also on noise.
+_FALL_PER_IMAGE, _FALL_OF_OBJECTIVE = 3.0, 1e-4
+
+
+def most_fall(objective: float, n_images: int) -> float:
+    """Return how far an objective of some images may fall before a site stops a fit.
+
+    It does not depend on how far it rose: a site could claim a low log-likelihood at first.
+    """
+    return _FALL_PER_IMAGE * n_images + _FALL_OF_OBJECTIVE * abs(objective)
 
 
 class SiteFit(Part):
@@ -150,11 +156,9 @@ class SiteFit(Part):
         calls steps a success that are none. The objective is about the images of the roster, so it
         is compared since the roster was the same.
         """
-        since, settings = objective[self._roster_since :], self.plan.settings
+        since = objective[self._roster_since :]
         n_images = self.plan.agreement.n_images(self.roster)
-        n_numbers = n_images * math.prod(settings.space) * settings.n_channels
-        fall = max(since) - since[-1]
-        if has_fallen(since) or fall > MOST_FALL * settings.decimation * n_numbers:
+        if max(since) - since[-1] > most_fall(max(since), n_images):
             raise VerificationError(
                 f"the objective fell from {max(since):.7g} to {since[-1]:.7g} in iteration "
                 f"{len(objective)}: honest fits do not fall so far; a site answers wrong numbers, "

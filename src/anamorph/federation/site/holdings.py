@@ -46,11 +46,24 @@ class Holdings:
 
     def seed(self, seed: int) -> int:
         """Return the seed of the starting latents at this site."""
-        if not self.secret:
-            return seed
-        digest = hashlib.blake2b(seed.to_bytes(16, "little"), key=self.secret, digest_size=8)
-        return int.from_bytes(digest.digest(), "little")
+        return seed_of_site(seed, self.secret)
 
     def encoded(self, settings: Settings, parameters: Parameters) -> Float64Array:
         """Return the most probable latents (N, K) of the images under a model."""
         return Predictor(Generator(settings, parameters), self.machine).encode(self.images).latents
+
+
+def seed_of_site(seed: int, secret: bytes) -> int:
+    """Return the seed of the starting latents at a site.
+
+    Parameters
+    ----------
+    seed : int
+        Of the fit.
+    secret : bytes
+        Of the site. Empty: the seed of the fit.
+    """
+    if not secret:
+        return seed
+    digest = hashlib.blake2b(seed.to_bytes(16, "little"), key=secret, digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
