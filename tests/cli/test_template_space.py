@@ -47,6 +47,22 @@ def test_labels_go_there_and_back(anamorph, volume_model, volumes, latents, tmp_
     assert len(list((tmp_path / "one").iterdir())) == len(list(folder.iterdir()))
 
 
+def test_an_atlas_comes_on_the_grid_of_each_image(anamorph, volume_model, volumes, tmp_path):
+    atlas = sorted(volumes.iterdir())[0]
+    finer = tmp_path / "finer.nii.gz"
+    image = nib.load(atlas)
+    affine = image.affine @ np.diag([0.5, 0.5, 0.5, 1])
+    nib.save(nib.Nifti1Image(np.kron(image.get_fdata(), np.ones((2, 2, 2))), affine), finer)
+    options = ("--from-template", "--apply", atlas, "--on-input-grid", "--resample")
+    anamorph("warp", volume_model, finer, *options, "-o", tmp_path / "out", succeeds=True)
+    (path,) = (tmp_path / "out").iterdir()
+    written = nib.load(path)
+    assert written.shape == (16, 12, 14)
+    assert np.allclose(written.affine, affine, atol=1e-4)
+    result = anamorph("warp", volume_model, volumes, "--on-input-grid", "-o", tmp_path / "no")
+    assert "from the template" in result.error
+
+
 def test_landmarks_go_there_and_back(anamorph, volume_model, volumes, latents, tmp_path):
     folder = tmp_path / "marks"
     folder.mkdir()

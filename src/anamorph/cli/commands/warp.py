@@ -88,6 +88,7 @@ def warp(
         ),
     ] = 0.0,
     probabilities: options.Probabilities = False,
+    on_input_grid: options.OnInputGrid = False,
     model_arguments: ModelArguments,
     given: OptionalImageArguments,
     messages: Messages,
@@ -103,6 +104,8 @@ def warp(
         raise CommandError("--from-template and --labels are about the files of --apply: name them")
     if from_template and (modulate or fwhm):
         raise CommandError("--modulate and --fwhm are for the way to the template")
+    if on_input_grid and not from_template:
+        raise CommandError("--on-input-grid is for the way from the template")
     model = model_arguments.load()
     source = latent_source(model, given, latents, messages)
     applied = [] if apply is None else find_files([apply])
@@ -119,6 +122,7 @@ def warp(
     written, read = _opened(model, given, source, applied, labels, probabilities)
     paths = paths_in(output, source.names, ending + written.suffix)
     model_arguments.reserve(paths, [*source.inputs, *applied])
+    grids = source.input_grids(model) if on_input_grid else None
     codes = source.find(range(len(paths)))
     space, interpolation = model.template_space_, "nearest" if nearest else "linear"
 
@@ -130,7 +134,7 @@ def warp(
         )
 
     with messages.counting(f"Warping {counted(len(paths), 'image')}"):
-        write_images(model, written, paths, make)
+        write_images(model, written, paths, make, grids)
     messages.wrote(*paths)
 
 
