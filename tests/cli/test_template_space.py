@@ -84,6 +84,28 @@ def test_landmarks_go_there_and_back(anamorph, volume_model, volumes, latents, t
         assert mark.columns == {"name": ["middle"]}
 
 
+def test_files_belong_to_images_of_their_name(anamorph, volume_model, volumes, latents, tmp_path):
+    """Whatever the order of rows: by their order, marks would go through warps of others."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    for path in volumes.iterdir():
+        middle = nib.load(path).affine @ [3.5, 2.5, 3.0, 1]
+        text = "x,y,z\n{},{},{}\n".format(*middle)
+        (folder / path.name.replace(".nii.gz", ".csv")).write_text(text)
+    header, *rows = latents.read_text().splitlines()
+    turned = tmp_path / "turned.tsv"
+    turned.write_text("\n".join([header, *rows[::-1]]) + "\n")
+    for table, name in ((latents, "one"), (turned, "other")):
+        options = ("--latents", table, "--apply", folder / "*.csv", "-o", tmp_path / name)
+        anamorph("warp", volume_model, *options, succeeds=True)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_text() == (tmp_path / "other" / path.name).read_text()
+    marks = sorted(folder.iterdir())
+    marks[0].rename(folder / "nobody.csv")
+    options = ("--latents", latents, "--apply", folder / "*.csv", "-o", tmp_path / "third")
+    assert f"none for {marks[0].stem}" in anamorph("warp", volume_model, *options).error
+
+
 def test_jacobians_are_maps(anamorph, volume_model, latents, tmp_path):
     model = ShapeAppearanceModel.load(volume_model)
     base = ("jacobians", volume_model, "--latents", latents)
