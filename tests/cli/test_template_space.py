@@ -47,6 +47,22 @@ def test_labels_go_there_and_back(anamorph, volume_model, volumes, latents, tmp_
     assert len(list((tmp_path / "one").iterdir())) == len(list(folder.iterdir()))
 
 
+def test_an_atlas_comes_on_the_grid_of_each_image(anamorph, volume_model, volumes, tmp_path):
+    atlas = sorted(volumes.iterdir())[0]
+    finer = tmp_path / "finer.nii.gz"
+    image = nib.load(atlas)
+    affine = image.affine @ np.diag([0.5, 0.5, 0.5, 1])
+    nib.save(nib.Nifti1Image(np.kron(image.get_fdata(), np.ones((2, 2, 2))), affine), finer)
+    options = ("--from-template", "--apply", atlas, "--on-input-grid", "--resample")
+    anamorph("warp", volume_model, finer, *options, "-o", tmp_path / "out", succeeds=True)
+    (path,) = (tmp_path / "out").iterdir()
+    written = nib.load(path)
+    assert written.shape == (16, 12, 14)
+    assert np.allclose(written.affine, affine, atol=1e-4)
+    result = anamorph("warp", volume_model, volumes, "--on-input-grid", "-o", tmp_path / "no")
+    assert "from the template" in result.error
+
+
 def test_landmarks_go_there_and_back(anamorph, volume_model, volumes, latents, tmp_path):
     folder = tmp_path / "marks"
     folder.mkdir()
@@ -66,6 +82,28 @@ def test_landmarks_go_there_and_back(anamorph, volume_model, volumes, latents, t
         mark = read_mesh(path)
         assert np.allclose(mark.points, middle[:3], atol=1e-3)
         assert mark.columns == {"name": ["middle"]}
+
+
+def test_files_belong_to_images_of_their_name(anamorph, volume_model, volumes, latents, tmp_path):
+    """Whatever the order of rows: by their order, marks would go through warps of others."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    for path in volumes.iterdir():
+        middle = nib.load(path).affine @ [3.5, 2.5, 3.0, 1]
+        text = "x,y,z\n{},{},{}\n".format(*middle)
+        (folder / path.name.replace(".nii.gz", ".csv")).write_text(text)
+    header, *rows = latents.read_text().splitlines()
+    turned = tmp_path / "turned.tsv"
+    turned.write_text("\n".join([header, *rows[::-1]]) + "\n")
+    for table, name in ((latents, "one"), (turned, "other")):
+        options = ("--latents", table, "--apply", folder / "*.csv", "-o", tmp_path / name)
+        anamorph("warp", volume_model, *options, succeeds=True)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_text() == (tmp_path / "other" / path.name).read_text()
+    marks = sorted(folder.iterdir())
+    marks[0].rename(folder / "nobody.csv")
+    options = ("--latents", latents, "--apply", folder / "*.csv", "-o", tmp_path / "third")
+    assert f"none for {marks[0].stem}" in anamorph("warp", volume_model, *options).error
 
 
 def test_jacobians_are_maps(anamorph, volume_model, latents, tmp_path):

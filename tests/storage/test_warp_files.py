@@ -157,20 +157,28 @@ def test_fsl_knows_the_grid_of_the_image(tmp_path, fields, grid):
 
 
 def test_affines_are_folded_in_before_and_after(tmp_path, fields, grid):
-    move = np.eye(4)
-    move[:3, 3] = 1.25, -2.5, 0.5
-    plain, after, before = (
-        nib.load(written(tmp_path, fields, grid, "spm", **options)).get_fdata()[..., 0, :]
-        for options in ({}, {"after": move}, {"before": move, "after": np.linalg.inv(move)})
-    )
-    assert np.allclose(after, plain + move[:3, 3], atol=1e-4)
-    one_voxel = grid.affine.copy()  # a shift by one voxel: the warp of the neighbour
-    one_voxel[:3, 3] = 0
-    shift = np.eye(4)
-    shift[:3, 3] = grid.affine[:3, 0]
-    moved = nib.load(written(tmp_path, fields, grid, "spm", before=shift)).get_fdata()[..., 0, :]
-    assert np.allclose(moved[:-1], plain[1:], atol=1e-4)
-    assert before.shape == plain.shape
+    def targets(**options):
+        image = nib.load(written(tmp_path, fields, grid, "spm", **options))
+        return image.get_fdata()[..., 0, :]
+
+    turn = oblique() / 2
+    turn[3] = 0, 0, 0, 1
+    plain = targets()
+    assert np.allclose(targets(after=turn), plain @ turn[:3, :3].T + turn[:3, 3], atol=1e-4)
+    one_voxel = np.eye(4)
+    one_voxel[:3, 3] = grid.affine[:3, 0]
+    assert np.allclose(targets(before=one_voxel)[:-1], plain[1:], atol=1e-4)
+
+
+def test_a_warp_is_sampled_on_the_grid_of_an_image(tmp_path, fields, grid):
+    """Every other voxel of a grid twice as fine is a voxel of the warp's."""
+    finer = Grid((27, 23, 19), grid.affine @ np.diag([0.5, 0.5, 0.5, 1]))
+    image = nib.load(written(tmp_path, fields, grid, "itk", reference=finer))
+    found = image.get_fdata()
+    assert found.shape == (27, 23, 19, 1, 3)
+    assert np.allclose(image.affine, finer.affine, atol=1e-5)
+    plain = nib.load(written(tmp_path, fields, grid, "itk")).get_fdata()
+    assert np.allclose(found[::2, ::2, ::2], plain, atol=1e-5)
 
 
 def test_a_plane_is_a_volume_of_one_slice(tmp_path):

@@ -47,8 +47,8 @@ def warp(
             "--apply",
             metavar="FILES",
             help="Warp these instead of the images themselves: a folder or quoted pattern with one "
-            "file for each image, in their order. Images on any grid, landmarks (.csv with x, y "
-            "and z in mm), or meshes (.gii, .vtk, .ply).",
+            "file for each image, of the same name, or else in their order. Images on any grid, "
+            "landmarks (.csv with x, y and z in mm), or meshes (.gii, .vtk, .ply).",
         ),
     ] = None,
     labels: Annotated[
@@ -88,6 +88,7 @@ def warp(
         ),
     ] = 0.0,
     probabilities: options.Probabilities = False,
+    on_input_grid: options.OnInputGrid = False,
     model_arguments: ModelArguments,
     given: OptionalImageArguments,
     messages: Messages,
@@ -103,10 +104,13 @@ def warp(
         raise CommandError("--from-template and --labels are about the files of --apply: name them")
     if from_template and (modulate or fwhm):
         raise CommandError("--modulate and --fwhm are for the way to the template")
+    if on_input_grid and not from_template:
+        raise CommandError("--on-input-grid is for the way from the template")
     model = model_arguments.load()
     source = latent_source(model, given, latents, messages)
     applied = [] if apply is None else find_files([apply])
     _check_number(applied, source, apply, from_template)
+    applied = _matched(applied, source.names)
     ending = _ENDINGS[from_template]
     if applied and applied[0].suffix.lower() in MESH_SUFFIXES:
         paths = paths_in(output, source.names, ending + applied[0].suffix.lower())
@@ -119,6 +123,7 @@ def warp(
     written, read = _opened(model, given, source, applied, labels, probabilities)
     paths = paths_in(output, source.names, ending + written.suffix)
     model_arguments.reserve(paths, [*source.inputs, *applied])
+    grids = source.input_grids(model) if on_input_grid else None
     codes = source.find(range(len(paths)))
     space, interpolation = model.template_space_, "nearest" if nearest else "linear"
 
@@ -130,7 +135,7 @@ def warp(
         )
 
     with messages.counting(f"Warping {counted(len(paths), 'image')}"):
-        write_images(model, written, paths, make)
+        write_images(model, written, paths, make, grids)
     messages.wrote(*paths)
 
 
@@ -144,6 +149,26 @@ def _check_number(
             f"--apply {apply} names {counted(len(applied), 'file')}, and there are "
             f"{counted(len(source.names), 'image')}: one file is needed for each"
         )
+
+
+def _matched(applied: list[Path], names: list[str]) -> list[Path]:
+    """Return files in the order of images: by their names, or as they are if names are others."""
+    from anamorph.images.readers import stem_of
+    from anamorph.storage.meshes import MESH_SUFFIXES
+
+    by_name = {
+        path.stem if path.suffix.lower() in MESH_SUFFIXES else stem_of(path): path
+        for path in applied
+    }
+    if len(applied) == 1 or not by_name.keys() & set(names):
+        return applied
+    for name in names:
+        if name not in by_name:
+            raise CommandError(
+                f"--apply has files of the names of some images, but none for {name}: add it, or "
+                "rename the others"
+            )
+    return [by_name[name] for name in names]
 
 
 def _warp_meshes(
