@@ -23,7 +23,7 @@ from anamorph.federation.masking.field import PRIME
 from anamorph.federation.masking.fixed_point import from_fixed_point, to_fixed_point
 from anamorph.federation.protocol.binding import statement
 from anamorph.federation.protocol.bounds import Bounds
-from anamorph.federation.protocol.errors import MessageError
+from anamorph.federation.protocol.errors import MessageError, StaleStepError
 from anamorph.federation.protocol.shared_state import shared_arrays, shared_facts
 from anamorph.federation.protocol.sketches import summary
 from anamorph.federation.protocol.wire import pack, unpack
@@ -412,9 +412,9 @@ def test_a_site_takes_over_no_state_that_it_has_itself(tmp_path):
 
 def test_a_site_comes_back_a_few_times_only(tmp_path):
     ledger = Ledger(tmp_path / "ledger.jsonl", Policy(roster_changes=2))
-    ledger.begin("fit", {"site1": 5}, 5, "plan")
-    ledger.adopt("fit")
-    ledger.adopt("fit")
+    ledger.begin("fit1", {"site1": 5}, 5, "plan")
+    ledger.adopt("fit1")
+    ledger.adopt("fit1")
     for again in (ledger, Ledger(tmp_path / "ledger.jsonl", Policy(roster_changes=2))):
-        with pytest.raises(PolicyError, match="has come back to fit fit 2 times"):
-            again.adopt("fit")
+        with pytest.raises(StaleStepError, match="has come back to fit1 2 times"):
+            again.adopt("fit1")

@@ -161,7 +161,8 @@ class Ledger:
         """
         most = self._policy.roster_changes
         if self._fits[fit].n_adopted >= most:
-            raise RosterError(f"this site has come back to fit {fit} {most} times, the most it may")
+            # Not a refusal of the fit, which continues without this site.
+            raise StaleStepError(f"this site has come back to {fit} {most} times, the most it may")
         self._write(fit=fit, adopted=True)
 
     def last_step(self, fit: str) -> int:
