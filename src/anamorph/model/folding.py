@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
 from anamorph.geometry.unfolding import MORE_STEPS, count_folds
 from anamorph.images.collection import ImageCollection
 from anamorph.model.encoding import Encoded, encode
+from anamorph.model.finding import located, with_poses
 from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import progress_told
@@ -88,7 +90,7 @@ def encode_unfolded(
     folds : Folds
     """
     latents, log_evidence = encoded.latents.copy(), encoded.log_evidence.copy()
-    n_shootings = encoded.n_shootings.copy()
+    n_shootings, poses = encoded.n_shootings.copy(), copy(encoded.poses)
 
     def encode_again(finer: Predictor, numbers: IntArray) -> BoolArray:
         again = _encode_from(finer, images.subset(numbers.tolist()), encoded.latents[numbers])
@@ -96,10 +98,12 @@ def encode_unfolded(
         are_cured = ~_fold(finer, again.latents)
         latents[numbers[are_cured]] = again.latents[are_cured]
         log_evidence[numbers[are_cured]] = again.log_evidence[are_cured]
+        if poses is not None and again.poses is not None:
+            poses[numbers[are_cured]] = again.poses[are_cured]
         return are_cured
 
     folds = _find_and_cure(predictor, encoded.latents, encode_again)
-    return Encoded(latents, log_evidence, n_shootings), folds
+    return Encoded(latents, log_evidence, n_shootings, poses=poses), folds
 
 
 def tell_of_folds(folds: Folds) -> None:
@@ -191,7 +195,9 @@ def _encode_from(predictor: Predictor, images: ImageCollection, start: Float64Ar
     """Return images encoded from given latents (N, K)."""
 
     def encode_part(generator: Generator, part: slice) -> Encoded:
-        some = generator.own(images.read(part))
-        return encode(generator, some, start=generator.own(start[part])).to_host()
+        observed = generator.own(images.read(part))
+        here = located(generator, observed)
+        found = encode(here, observed, start=generator.own(start[part]))
+        return with_poses(here, observed, found).to_host()
 
     return Encoded.joined(predictor.in_parts(encode_part, len(images)))
