@@ -29,7 +29,7 @@ from anamorph.model.posing import PosedGenerator
 from anamorph.model.settings import LatentLayout, Settings
 
 _CONTRAST = {"gm": 0.6, "wm": 1.0, "csf": 0.2}  # of the pictures that are registered
-_ITERATIONS, _SHRINK, _BLUR = 100, (4, 2, 1), (2, 1, 0)
+_ITERATIONS, _SHRINK, _BLUR = 200, (4, 2, 1), (2, 1, 0)
 
 
 def main() -> None:
@@ -135,9 +135,7 @@ def _by_simpleitk(generator: Generator, template: Array, images: Array, size: An
         method = sitk.ImageRegistrationMethod()
         method.SetMetricAsMeanSquares()
         method.SetInterpolator(sitk.sitkLinear)
-        method.SetOptimizerAsGradientDescent(
-            1.0, _ITERATIONS, convergenceMinimumValue=1e-6, convergenceWindowSize=10
-        )
+        method.SetOptimizerAsRegularStepGradientDescent(size[0], 0.005 * size[0], _ITERATIONS)
         method.SetOptimizerScalesFromPhysicalShift()
         method.SetShrinkFactorsPerLevel(list(_SHRINK))
         method.SetSmoothingSigmasPerLevel(list(_BLUR))
