@@ -1,4 +1,4 @@
-"""Warps psi = id + displacement: pull, push, compose, invert, and Jacobians.
+"""Warps psi = id + displacement: pull, push, compose, and Jacobians.
 
 Pull is a(psi) of the paper; push, its transpose, is Psi' of Algorithm 3.
 """
@@ -199,48 +199,6 @@ def compose(outer: ArrayLike, inner: ArrayLike) -> Array:
     """
     inner_warp, _ = check_vector_field(inner, "inner")
     return inner_warp + pull(outer, inner_warp)
-
-
-def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int = 50) -> Array:
-    """Return the displacement of the inverse of psi, found by Newton's method.
-
-    Parameters
-    ----------
-    displacement : array of shape (..., d, *space)
-        In voxels; psi = id + displacement must be one-to-one.
-    tolerance : float
-        Largest distance in voxels between psi(psi^-1(x)) and x; 0.001 by default.
-    max_iterations : int
-        The most iterations to do, 50 by default; if they do not suffice, a ValueError is raised.
-
-    Returns
-    -------
-    array of the shape of displacement
-        In voxels.
-    """
-    warp, d = check_vector_field(displacement, "displacement")
-    jacobian = _differentiate_warp(warp, d)
-    entries = jacobian.reshape(*jacobian.shape[: -d - 2], d * d, *warp.shape[-d:])
-    inverse = -warp
-    error = np.inf
-    for _ in range(max_iterations):
-        residual = compose(warp, inverse)  # of psi o inverse, which should be the identity
-        error = float(np.abs(residual).max(initial=0))
-        if not error > tolerance:
-            break
-        matrix = np.moveaxis(
-            pull(entries, inverse).reshape(jacobian.shape), (-d - 2, -d - 1), (-2, -1)
-        )
-        step = np.linalg.solve(matrix, np.moveaxis(residual, -d - 1, -1)[..., None])[..., 0]
-        inverse = inverse - np.moveaxis(step, -1, -d - 1)
-    if not error <= tolerance:
-        raise ValueError(
-            f"displacement could not be inverted to {tolerance} voxels within {max_iterations} "
-            f"iterations (reached {error:.2g}); its smallest Jacobian determinant is "
-            f"{np.linalg.det(np.moveaxis(jacobian, (-d - 2, -d - 1), (-2, -1))).min():.2g}, "
-            "which must be positive"
-        )
-    return inverse.astype(warp.dtype, copy=False)
 
 
 def jacobian_determinant(displacement: ArrayLike) -> Array:
