@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anamorph.arrays.typing import Array, Float32Array
 
 _LARGEST = 2**13 - 1
-_LEVEL = 9  # of compression
+_LEVEL = 6  # of compression: 9 takes four times as long for 1 % less
 
 
 def rounded(fields: Array) -> tuple[NDArray[np.int16], Float32Array]:

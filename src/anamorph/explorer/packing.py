@@ -210,9 +210,22 @@ def _model_facts(model: ShapeAppearanceModel, kept: list[int]) -> dict[str, Any]
         "affine": None if affine is None else np.asarray(affine).tolist(),
         "views": [_view_facts(view) for view in frame.views],
         "showsFirstRowOnTop": frame.shows_first_row_on_top,
+        "start": _starting_voxel(model),
         "palette": _palette_facts(model),
         "drawFactor": _draw_factor(model, kept).tolist(),
     }
+
+
+def _starting_voxel(model: ShapeAppearanceModel) -> list[int]:
+    """Return where slices meet at first: amid what is not background, or in the centre."""
+    space = model.settings_.space
+    if not model.settings_.likelihood.holds_classes:
+        return [n // 2 for n in space]
+    mean = mean_image(model)
+    foreground = 1 - mean[0, background_class(mean)].astype(np.float64)
+    others = [tuple(j for j in range(len(space)) if j != axis) for axis in range(len(space))]
+    profiles = [foreground.sum(axis=axes) for axes in others]
+    return [int(np.average(np.arange(len(p)), weights=p).round()) for p in profiles]
 
 
 def _view_facts(view: View) -> dict[str, Any]:

@@ -62,21 +62,20 @@ function describe(latents) {
   return moved.length ? moved.map(([name, value]) => `z${name} ${value.toFixed(1)}`).join(", ") : "all zero: the mean";
 }
 
-function makeHeader(facts) {
+function makeHeader(facts, exports) {
   const unit = facts.space.length === 2 ? "pixels" : "voxels";
   const summary = `${facts.modes.length} modes of ${facts.likelihood} images of ${facts.space.join(" \u00d7 ")} ${unit}, learnt from ${facts.nImages} images`;
-  return element("header", {}, element("h1", {}, facts.title), element("p", {}, summary));
+  return element("header", {}, element("div", {}, element("h1", {}, facts.title), element("p", {}, summary)), exports.element);
 }
 
 /** What people should know of the page: whose data it holds, and what it leaves out. */
 function makeNotices(facts) {
   const notices = [], { people } = facts, nDropped = facts.nLatents - facts.modes.length;
   if (people) {
-    const pictures = people.nPictures ? ` and ${people.nPictures} images` : "";
-    const columns = people.columns.length ? ", covariates" : "";
+    const held = ["names", "latents", people.columns.length && "covariates", people.nPictures && "images"].filter(Boolean);
     notices.push(element("p", { class: "notice personal", role: "note" },
       element("strong", {}, "This page holds data of individuals: "),
-      `names, latents${columns}${pictures} of ${people.names.length} people or objects. Share it only as you may share those data.`));
+      `${held.slice(0, -1).join(", ")} and ${held[held.length - 1]} of ${people.names.length} people or objects. Share it only as you may share those data.`));
     if (people.givesPictures && people.nPictures < people.names.length) {
       notices.push(element("p", { class: "notice" }, `${people.names.length - people.nPictures} images did not fit into the page: they are on the map without their pictures.`));
     }
@@ -120,8 +119,7 @@ async function start() {
     comparison.draw();
     remember();
   };
-  stage.element.append(exports.element);
-  app.append(makeHeader(facts), ...makeNotices(facts),
+  app.append(makeHeader(facts, exports), ...makeNotices(facts),
     element("main", {}, stage.element, sliders.element, element("div", { class: "side" }, map.element, comparison.element)), makeFooter(facts));
 
   let pending = null;
@@ -154,7 +152,7 @@ async function start() {
     while (!engine.isIdle || animation.isPlaying) await new Promise((resolve) => setTimeout(resolve, 60));
     return picture(z, "both", stage.isVolume ? "preview" : "full");
   };
-  const ends = sliders.drawEnds(whenIdle, stage.planes[stage.planes.length - 1], stage.facts.space.map((n) => n >> 1), (image) => painterOf(image, facts));
+  const ends = sliders.drawEnds(whenIdle, stage.planes[stage.planes.length - 1], facts.start, (image) => painterOf(image, facts));
   return { facts, latents, stage, follower, engine, picture, exports, sliders, map, comparison, ends };
 }
 

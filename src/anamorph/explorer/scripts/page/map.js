@@ -5,7 +5,7 @@ const WIDTH = 720;
 const HEIGHT = 560;
 const MARGIN = { left: 52, right: 16, top: 16, bottom: 40 };
 const NEAR = 14; // pixels
-const HUES = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#B0A000", "#808890"];
+const HUES = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#B0A000", "#9467BD", "#8C564B", "#17BECF", "#E377C2", "#808890"];
 const LADDER = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 
 export class ImageMap {

@@ -36,9 +36,8 @@ export class Plane {
     return left === "L" && this.isMirrored ? [right, left] : [left, right];
   }
 
-  /** Size a canvas to show this plane with so many pixels along its longer side. */
-  fit(canvas, longest) {
-    const scale = longest / Math.max(this.width, this.height);
+  /** Size a canvas to show this plane with so many pixels per unit of the voxel size. */
+  fit(canvas, scale) {
     canvas.width = Math.round(this.width * scale);
     canvas.height = Math.round(this.height * scale);
   }

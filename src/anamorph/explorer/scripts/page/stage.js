@@ -3,7 +3,7 @@ import { choice, element, segmented, toggle } from "./elements.js";
 import { Plane, painterOf } from "./planes.js";
 import { SurfaceView } from "./surfaceview.js";
 
-const LONGEST = { 2: 768, 3: 480 }; // pixels of a canvas, by the number of axes
+const LONGEST = { 2: 768, 3: 480 }; // pixels of the longest side of all, by the number of axes
 
 export class Stage {
   /** options: what is shown besides the image; `onchange` is called when a new image is needed. */
@@ -13,7 +13,7 @@ export class Stage {
     this.onchange = onchange;
     this.answer = null;
     this.isVolume = facts.space.length === 3;
-    this.cursor = options.cursor ?? facts.space.map((n) => n >> 1);
+    this.cursor = options.cursor ?? Array.from(facts.start);
     this.planes = facts.views.map((_, number) => new Plane(facts, number));
     this.canvases = this.planes.map((plane, number) => this.makeCanvas(plane, number));
     this.hasSurface = this.isVolume && (facts.holdsClasses || (facts.likelihood === "bernoulli" && facts.nChannels === 1));
@@ -28,8 +28,10 @@ export class Stage {
 
   makeCanvas(plane, number) {
     const canvas = element("canvas", { role: "img", class: "slice" });
-    plane.fit(canvas, LONGEST[this.facts.space.length]);
+    plane.fit(canvas, LONGEST[this.facts.space.length] / Math.max(...this.planes.map(({ width, height }) => Math.max(width, height))));
     if (!this.isVolume) return canvas;
+    const widest = Math.max(...this.planes.map(({ width }) => width));
+    canvas.style.setProperty("--share", plane.width / widest); // slices keep their proportions to each other
     canvas.tabIndex = 0;
     const point = (event) => {
       const box = canvas.getBoundingClientRect();
