@@ -7,15 +7,18 @@ zero, and need not be stored. Probabilities stay the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.explorer.encoding import packed_floats, packed_integers, restored, rounded
 from anamorph.latents import draw_latents, mode_standard_deviations
 from anamorph.latents.matrices import inverse
+from anamorph.model.checks import ArgumentError
 from anamorph.model.generator import Generator
 from anamorph.model.settings import LatentLayout
 from anamorph.plots.panels import mean_image, model_frame, model_palette
@@ -27,7 +30,11 @@ LIKELIHOODS = ("gaussian", "bernoulli", "categorical", "poisson")
 _N_TRIED = 6  # random images that decide on colours and errors
 
 
-class ExplorerError(ValueError):
+#: Integers and the unit of each field, see `rounded`.
+Rounded = tuple[NDArray[np.int16], Float32Array]
+
+
+class ExplorerError(ArgumentError):
     """A model that no page can hold."""
 
 
@@ -86,7 +93,7 @@ def pack_model(model: ShapeAppearanceModel, most_bytes: float) -> PackedModel:
 
 def _pack_modes(
     model: ShapeAppearanceModel,
-) -> tuple[list[dict[str, bytes]], list[dict[str, tuple[Array, Array]]]]:
+) -> tuple[list[dict[str, bytes]], list[dict[str, Rounded]]]:
     """Return every latent's packed columns, and their integers and units."""
     layout = model.settings_.layout
     bases = {
@@ -127,9 +134,7 @@ def _kept_latents(
 ) -> list[int]:
     """Return the latents whose modes fit, dropped from the end of the longest block."""
     starts = np.cumsum([0, *layout.blocks])
-    blocks = [
-        list(range(first, last)) for first, last in zip(starts[:-1], starts[1:], strict=True)
-    ]
+    blocks = [list(range(first, last)) for first, last in pairwise(starts)]
     while sum(_size_of(modes[k]) for block in blocks for k in block) > most_bytes:
         longest = max(blocks, key=len)
         if not longest:
@@ -141,7 +146,7 @@ def _kept_latents(
 def _stored_generator(
     model: ShapeAppearanceModel,
     mean: Array,
-    modes: list[dict[str, tuple[Array, Array]]],
+    modes: list[dict[str, Rounded]],
     kept: list[int],
 ) -> Generator:
     """Return the generator that the page has, with all latents; dropped modes do nothing."""
@@ -175,7 +180,7 @@ def _error_of(model: ShapeAppearanceModel, stored: Generator) -> float:
 
 
 def _mode_facts(
-    model: ShapeAppearanceModel, kept: list[int], modes: list[dict[str, tuple[Array, Array]]]
+    model: ShapeAppearanceModel, kept: list[int], modes: list[dict[str, Rounded]]
 ) -> list[dict[str, Any]]:
     deviations = mode_standard_deviations(model.latent_precision_)
     facts = []
@@ -255,4 +260,4 @@ def _draw_factor(model: ShapeAppearanceModel, kept: list[int]) -> Float64Array:
     Latents that are not kept are left out of the draw, which is what their distribution is then.
     """
     covariance = inverse(model.latent_precision_, "latent precision A")[np.ix_(kept, kept)]
-    return np.linalg.cholesky(covariance)
+    return np.asarray(np.linalg.cholesky(covariance), np.float64)

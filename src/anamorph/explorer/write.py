@@ -22,8 +22,8 @@ from anamorph.arrays.typing import Float64Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.explorer.bundle import joined_modules
 from anamorph.explorer.encoding import as_text
-from anamorph.explorer.packing import ExplorerError, PackedModel, pack_model
-from anamorph.explorer.people import PackedImages, pack_images
+from anamorph.explorer.packing import ExplorerError, pack_model
+from anamorph.explorer.people import pack_images
 from anamorph.images.collection import ImageCollection
 from anamorph.plots.panels import Images, checked_latents
 from anamorph.storage.errors import WriteError
@@ -174,9 +174,8 @@ def _known_latents(
     collection = None if images is None else model.checked_images(images)
     if latents is not None:
         rows = np.asarray(latents, np.float64)
-        return collection, checked_latents(
-            model, rows, len(rows) if collection is None else len(collection)
-        )
+        n_rows = len(rows) if collection is None else len(collection)
+        return collection, np.asarray(checked_latents(model, rows, n_rows), np.float64)
     return collection, None if images is None else model.transform(images)
 
 
@@ -188,9 +187,7 @@ def _checked_names(
             raise ExplorerError("names are of images: give `images`, or their `latents`")
         return []
     if names is not None and len(names) != len(latents):
-        raise ExplorerError(
-            f"names must be {len(latents)}, one for each image, got {len(names)}"
-        )
+        raise ExplorerError(f"names must be {len(latents)}, one for each image, got {len(names)}")
     if names is not None:
         return list(names)
     if images is not None:
@@ -212,6 +209,3 @@ def _checked_covariates(
                 f"shape {np.shape(values)}"
             )
     return known
-
-
-__all__ = ["MAX_MEGABYTES", "PackedImages", "PackedModel", "make_page", "write_explorer"]

@@ -6,7 +6,7 @@
 // Bluestein for lengths with a large prime factor. Nothing is scaled: forward, then inverse,
 // multiplies by the number of voxels.
 
-const LARGEST_RADIX = 31;
+const LARGEST_RADIX = 97; // beyond it, a convolution is faster
 const MOST_LINES = 32; // at a time, which a processor's cache holds
 const SMALL_RADICES = [4, 2, 3, 5];
 
@@ -191,21 +191,33 @@ class Stage {
     }
   }
 
+  // X_k and X_(r-k) are made of the same sums and differences of x_j and x_(r-j).
   runAny(xr, xi, yr, yi, s) {
-    const m = this.groups, r = this.radix, { cos, sin } = this.roots;
+    const m = this.groups, r = this.radix, half = (r - 1) / 2;
+    const { cosines, sines, sums } = this.roots, jump = s * m;
     for (let p = 0; p < m; p++) {
       for (let q = 0; q < s; q++) {
-        for (let k = 0; k < r; k++) {
-          let re = 0, im = 0;
-          for (let j = 0, turn = 0; j < r; j++, turn = (turn + k) % r) {
-            const x = q + s * (p + m * j);
-            re += xr[x] * cos[turn] - xi[x] * sin[turn];
-            im += xr[x] * sin[turn] + xi[x] * cos[turn];
+        const first = q + s * p, y = q + s * r * p;
+        let re = xr[first], im = xi[first];
+        for (let j = 0, a = first + jump, b = first + (r - 1) * jump; j < half; j++, a += jump, b -= jump) {
+          re += sums[4 * j] = xr[a] + xr[b];
+          im += sums[4 * j + 1] = xi[a] + xi[b];
+          sums[4 * j + 2] = xi[a] - xi[b];
+          sums[4 * j + 3] = xr[b] - xr[a];
+        }
+        yr[y] = re;
+        yi[y] = im;
+        for (let k = 1, t = 0; k <= half; k++) {
+          let midRe = xr[first], midIm = xi[first], turnedRe = 0, turnedIm = 0;
+          for (let j = 0; j < 4 * half; j += 4, t++) {
+            midRe += cosines[t] * sums[j];
+            midIm += cosines[t] * sums[j + 1];
+            turnedRe += sines[t] * sums[j + 2];
+            turnedIm += sines[t] * sums[j + 3];
           }
-          const t = p * (r - 1) + k - 1;
-          const y = q + s * (r * p + k);
-          if (k) writeTurned(yr, yi, y, re, im, this.cos[t], this.sin[t]);
-          else writeTurned(yr, yi, y, re, im, 1, 0);
+          const w = p * (r - 1) + k - 1, v = p * (r - 1) + r - k - 1;
+          writeTurned(yr, yi, y + k * s, midRe + turnedRe, midIm + turnedIm, this.cos[w], this.sin[w]);
+          writeTurned(yr, yi, y + (r - k) * s, midRe - turnedRe, midIm - turnedIm, this.cos[v], this.sin[v]);
         }
       }
     }
@@ -217,13 +229,17 @@ function writeTurned(yr, yi, y, re, im, cos, sin) {
   yi[y] = re * sin + im * cos;
 }
 
+/** Return cosines and sines of 2 pi jk / n for j and k from 1 to (n - 1) / 2, and room for sums. */
 function rootsOfUnity(n) {
-  const cos = new Float64Array(n), sin = new Float64Array(n);
-  for (let k = 0; k < n; k++) {
-    cos[k] = Math.cos((-2 * Math.PI * k) / n);
-    sin[k] = Math.sin((-2 * Math.PI * k) / n);
+  const half = (n - 1) / 2;
+  const cosines = new Float64Array(half * half), sines = new Float64Array(half * half);
+  for (let k = 1, t = 0; k <= half; k++) {
+    for (let j = 1; j <= half; j++, t++) {
+      cosines[t] = Math.cos((2 * Math.PI * ((j * k) % n)) / n);
+      sines[t] = Math.sin((2 * Math.PI * ((j * k) % n)) / n);
+    }
   }
-  return { cos, sin };
+  return { cosines, sines, sums: new Float64Array(4 * half) };
 }
 
 /** The transform of lines of any length as a convolution with a chirp (Bluestein). */

@@ -21,7 +21,7 @@ export class Stage {
     const panels = this.canvases.map((canvas, n) => this.makePanel(canvas, this.planes[n].name));
     if (this.surface) panels.push(this.makeSurfacePanel());
     this.status = element("p", { class: "status", role: "status" });
-    this.element = element("section", { class: `stage ${this.isVolume ? "volume" : "plane"}`, "aria-label": "Picture" },
+    this.element = element("section", { class: `stage ${this.isVolume ? "volume" : "plane"} ${this.surface ? "" : "flat"}`, "aria-label": "Picture" },
       element("div", { class: "panels" }, ...panels), this.makeTools(), ...this.makeLegend(), this.status);
     this.mirror();
   }

@@ -89,6 +89,7 @@ export class SurfaceView {
   show(surfaces, colouring) {
     if (!this.gl) return this.draw();
     const { gl } = this, limit = limitOf(surfaces);
+    this.frame ??= frameOf(surfaces);
     for (const mesh of this.meshes) Object.values(mesh.buffers).forEach((buffer) => gl.deleteBuffer(buffer));
     this.meshes = surfaces.map((surface) => {
       const colours = new Float32Array(surface.vertices.length);
@@ -125,11 +126,10 @@ export class SurfaceView {
     }
     gl.viewport(0, 0, SURFACE_SIZE, SURFACE_SIZE);
     gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
-    const size = [2, 1, 0].map((axis) => facts.space[axis] * facts.voxelSize[axis]);
     const turn = this.turnMatrix();
     gl.uniformMatrix3fv(gl.getUniformLocation(program, "turn"), false, turn);
-    gl.uniform3f(gl.getUniformLocation(program, "centre"), ...size.map((length) => length / 2));
-    gl.uniform1f(gl.getUniformLocation(program, "scale"), (1.55 * this.zoom) / Math.max(...size));
+    gl.uniform3f(gl.getUniformLocation(program, "centre"), ...(this.frame?.centre ?? [0, 0, 0]));
+    gl.uniform1f(gl.getUniformLocation(program, "scale"), (0.8 * this.zoom) / (this.frame?.radius ?? 1));
     for (const { buffers, count } of this.meshes) {
       for (const name of ["position", "normal", "colour"]) {
         const place = gl.getAttribLocation(program, name);
@@ -176,6 +176,19 @@ function bodyAxes(planes) {
     { axis: second.horizontal, sign: second.isFlipped[0] ? -1 : 1 },
     { axis: first.vertical, sign: first.isFlipped[1] ? -1 : 1 },
   ];
+}
+
+/** Return a ball around surfaces; null if there are none. */
+function frameOf(surfaces) {
+  const low = [Infinity, Infinity, Infinity], high = [-Infinity, -Infinity, -Infinity];
+  for (const { vertices } of surfaces) {
+    vertices.forEach((value, i) => {
+      low[i % 3] = Math.min(low[i % 3], value);
+      high[i % 3] = Math.max(high[i % 3], value);
+    });
+  }
+  if (low[0] > high[0]) return null;
+  return { centre: low.map((value, i) => (value + high[i]) / 2), radius: Math.hypot(...high.map((value, i) => value - low[i])) / 2 };
 }
 
 function limitOf(surfaces) {
