@@ -7,7 +7,13 @@ import json
 import numpy as np
 import scipy.fft
 
-from anamorph.explorer.encoding import packed_bytes, packed_floats, packed_integers, rounded
+from anamorph.explorer.encoding import (
+    packed_bytes,
+    packed_floats,
+    packed_integers,
+    restored,
+    rounded,
+)
 from anamorph.geometry import jacobian_determinant, momentum, pull, shoot, velocity
 from anamorph.geometry.operators import packed_symbol
 from anamorph.model.generator import Generator
@@ -136,7 +142,8 @@ def _add_files(golden, generator):
         fields = np.float32(5 * generator.standard_normal((2, *space)))
         integers, units = rounded(fields)
         facts = {"space": space, "units": units.tolist()}
-        golden.add("integers", facts, packed=packed_integers(integers), fields=integers * units.reshape(-1, *(1,) * len(space)))  # fmt: skip
+        packed = packed_integers(integers)
+        golden.add("integers", facts, packed=packed, fields=restored(integers, units))
         golden.add("floats", {}, packed=packed_floats(fields), fields=fields)
         image = generator.integers(0, 256, (2, *space), dtype=np.uint8)
         golden.add("bytes", {"length": space[-1]}, packed=packed_bytes(image), image=image)
