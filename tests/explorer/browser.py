@@ -7,9 +7,18 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+_NAMES = ("chromium", "google-chrome", "chrome")
+# Windows passes no descriptors on.
+BROWSER = None if sys.platform == "win32" else next(filter(None, map(shutil.which, _NAMES)), None)
+# The browser reads commands from descriptor 3 and writes answers to descriptor 4.
+LAUNCH = """import fcntl, os, sys
+ours = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+for descriptor, number in zip(ours, (3, 4)):
+    os.dup2(descriptor, number)
+os.execv(sys.argv[3], sys.argv[3:])"""
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -19,6 +28,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-extensions",
+    "--disable-features=IsolateSandboxedIframes",  # so that frames of a page can be looked into
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
     "--enable-unsafe-swiftshader",
@@ -41,10 +51,18 @@ class Browser:
         assert BROWSER is not None
         from_us, to_them = os.pipe()
         from_them, to_us = os.pipe()
-        # The browser reads commands from descriptor 3 and writes answers to descriptor 4.
-        command = f'exec "$0" "$@" 3<&{from_us} 4>&{to_us}'
         self._process = subprocess.Popen(
-            ["sh", "-c", command, BROWSER, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [
+                sys.executable,
+                "-c",
+                LAUNCH,
+                str(from_us),
+                str(to_us),
+                BROWSER,
+                *FLAGS,
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
             pass_fds=(from_us, to_us),
             stderr=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -53,7 +71,14 @@ class Browser:
         os.close(to_us)
         self._to, self._from = os.fdopen(to_them, "wb", 0), os.fdopen(from_them, "rb", 0)
         self._unread, self._last = b"", 0
-        self.requests, self.console = [], []
+        self.requests, self.console, self.contexts = [], [], []
+        try:
+            self._attach()
+        except BrowserError:
+            self.close()
+            raise
+
+    def _attach(self):
         target = self._command("Target.createTarget", {"url": "about:blank"})["targetId"]
         attached = self._command("Target.attachToTarget", {"targetId": target, "flatten": True})
         self._session = attached["sessionId"]
@@ -99,6 +124,22 @@ class Browser:
             details = answer["exceptionDetails"]
             raise BrowserError(details.get("exception", details).get("description", str(details)))
         return answer["result"].get("value")
+
+    def frames(self):
+        """Return the numbers of the frames of the page, itself first."""
+        tree = self.command("Page.getFrameTree")["frameTree"]
+        return [tree["frame"]["id"], *(f["frame"]["id"] for f in tree.get("childFrames", []))]
+
+    def evaluate_in(self, frame, expression):
+        """Return the value of an expression in a frame."""
+        contexts = [c["id"] for c in self.contexts if c["auxData"]["frameId"] == frame]
+        parameters = {
+            "expression": f"(async () => {expression})()",
+            "contextId": contexts[-1],
+            "awaitPromise": True,
+            "returnByValue": True,
+        }
+        return self.command("Runtime.evaluate", parameters)["result"].get("value")
 
     def run(self, body):
         """Return what the body of an asynchronous function returns."""
@@ -154,6 +195,8 @@ class Browser:
         content = event.get("params", {})
         if event.get("method") == "Network.requestWillBeSent":
             self.requests.append(content["request"]["url"])
+        elif event.get("method") == "Runtime.executionContextCreated":
+            self.contexts.append(content["context"])
         elif event.get("method") == "Log.entryAdded":
             self.console.append(content["entry"]["text"])
         elif event.get("method") == "Runtime.exceptionThrown":
