@@ -36,7 +36,7 @@ export class Animation {
       if (typeof what === "function") what(0.5 - 0.5 * Math.cos(2 * Math.PI * turns));
       else {
         const values = Float64Array.from(base), k = modes[Math.floor(turns) % modes.length];
-        values[k] = swing(turns % 1, ...latents.limits[k].map((limit) => Math.sign(limit) * 3));
+        values[k] = swing(turns % 1, ...latents.ends[k]);
         latents.setAll(values, { evenLocked: true });
       }
       this.frame = requestAnimationFrame(advance);

@@ -4,7 +4,6 @@ import { gzipped, niftiBytes } from "../files/nifti.js";
 import { swing } from "./animation.js";
 import { button, element } from "./elements.js";
 import { writeFragment } from "./fragment.js";
-import { END } from "./sliders.js";
 
 const FRAMES = 32;
 const HUNDREDTHS = 6; // of a second that a frame lasts
@@ -54,7 +53,7 @@ export class Exports {
       return a.map((value, k) => value + t * (b[k] - value));
     }
     if (shown.some((value) => value)) return shown.map((value) => value * Math.sin(2 * Math.PI * share));
-    return shown.map((_, k) => (k ? 0 : swing(share, -END, END)));
+    return shown.map((_, k) => (k ? 0 : swing(share, ...this.latents.ends[0])));
   }
 
   async gif() {

@@ -10,10 +10,8 @@ export class Latents {
     this.isLocked = this.modes.map(() => false);
     this.listeners = [];
     this.observed = observedRanges(facts);
-    this.limits = this.observed.map((range) => {
-      const [low, high] = range ?? [0, 0];
-      return [Math.min(-WIDEST, Math.floor(2 * low) / 2), Math.max(WIDEST, Math.ceil(2 * high) / 2)];
-    });
+    this.ends = this.observed.map((range) => range ?? [-WIDEST, WIDEST]); // what is likely, or was seen
+    this.limits = this.ends.map(([low, high]) => [Math.min(-WIDEST, Math.floor(2 * low) / 2), Math.max(WIDEST, Math.ceil(2 * high) / 2)]);
   }
 
   get count() {
@@ -65,7 +63,7 @@ export class Latents {
   hint() {
     const beyond = [];
     this.values.forEach((value, k) => {
-      const [low, high] = this.observed[k] ?? [-WIDEST, WIDEST];
+      const [low, high] = this.ends[k];
       if (value < low - 1e-9 || value > high + 1e-9) beyond.push(`z${this.modes[k].latent}`);
     });
     if (!beyond.length) return "";

@@ -1,7 +1,6 @@
 // Sliders of all latents: typed values, locks, play, and what the ends of a mode look like.
 import { button, element, shortNumber, toggle } from "./elements.js";
 
-export const END = 3; // standard deviations at which ends of modes are shown
 const THUMBNAIL = 56;
 
 export class Sliders {
@@ -42,14 +41,14 @@ export class Sliders {
     range.addEventListener("dblclick", () => latents.set(k, 0));
     const observed = latents.observed[k];
     const share = (value) => `${(100 * (value - low)) / (high - low)}%`;
-    range.style.setProperty("--from", share(observed ? observed[0] : -END));
-    range.style.setProperty("--to", share(observed ? observed[1] : END));
+    range.style.setProperty("--from", share(latents.ends[k][0]));
+    range.style.setProperty("--to", share(latents.ends[k][1]));
     if (observed) range.title = `Observed from ${shortNumber(observed[0])} to ${shortNumber(observed[1])}`;
     const number = element("input", { type: "number", step: 0.1, value: 0, "aria-label": `${name}, typed`, inputmode: "decimal" });
     number.addEventListener("change", () => latents.set(k, Number(number.value)));
     const lock = toggle("Lock", false, (value) => (latents.isLocked[k] = value), { class: "small", title: "Keep this latent when others change", "aria-label": `Lock ${name}` });
     const play = toggle("Play", false, (value) => this.play(value ? k : null), { class: "small", "aria-label": `Play ${name}` });
-    const ends = [-END, END].map((value) => this.makeEnd(k, name, value));
+    const ends = latents.ends[k].map((value) => this.makeEnd(k, name, value));
     const made = element("div", { class: "row" },
       element("span", { class: "name" }, name), element("span", { class: "buttons" }, play, lock), number,
       ends[0].button, range, ends[1].button);
@@ -74,7 +73,7 @@ export class Sliders {
 
   show() {
     this.rows.forEach(({ element: made, range, number }, k) => {
-      const value = this.latents.values[k], [low, high] = this.latents.observed[k] ?? [-END, END];
+      const value = this.latents.values[k], [low, high] = this.latents.ends[k];
       range.value = value;
       range.setAttribute("aria-valuetext", `${shortNumber(value)} standard deviations`);
       if (document.activeElement !== number) number.value = Number(value.toFixed(2));
