@@ -188,6 +188,7 @@ def test_images_are_chosen_compared_and_added_up(browser, pages):
 
 def test_the_map_shows_thumbnails_and_means_of_groups(browser, pages):
     start(browser, pages["digits"], 1280, 900)
+    browser.evaluate("document.querySelector('.tabs button:last-child').click()")
     browser.evaluate("document.querySelector('.plot').scrollIntoView()")
     box = browser.run(
         """const b = document.querySelector(".plot canvas").getBoundingClientRect();

@@ -1,7 +1,7 @@
 // The page: reads what it holds, starts the worker, and joins latents, picture, map and files.
 import { Animation } from "./page/animation.js";
 import { Comparison } from "./page/compare.js";
-import { element } from "./page/elements.js";
+import { element, segmented } from "./page/elements.js";
 import { Engine } from "./page/engine.js";
 import { Exports } from "./page/exporting.js";
 import { readFragment, writeFragment } from "./page/fragment.js";
@@ -84,6 +84,17 @@ function makeNotices(facts) {
   return notices;
 }
 
+/** Sliders and map, of which narrow windows show one at a time, so that the picture stays in sight. */
+function makePanel(facts, sliders, side) {
+  const panel = element("div", { class: "panel" });
+  const show = (name) => (panel.dataset.shown = name);
+  const tabs = segmented("What moves the latents", [["sliders", "Sliders"], ["map", facts.people ? "Map of images" : "Map"]], "sliders", show);
+  tabs.classList.add("tabs");
+  show("sliders");
+  panel.append(tabs, sliders, side);
+  return panel;
+}
+
 function makeFooter(facts) {
   const error = facts.storedError < 1e-4 ? "less than 0.01 %" : `${(100 * facts.storedError).toPrecision(2)} %`;
   return element("footer", {}, element("p", {},
@@ -120,7 +131,7 @@ async function start() {
     remember();
   };
   app.append(makeHeader(facts, exports), ...makeNotices(facts),
-    element("main", {}, stage.element, sliders.element, element("div", { class: "side" }, map.element, comparison.element)), makeFooter(facts));
+    element("main", {}, stage.element, makePanel(facts, sliders.element, element("div", { class: "side" }, map.element, comparison.element))), makeFooter(facts));
 
   let pending = null;
   const remember = () => {

@@ -3,7 +3,7 @@ import { button, choice, element, shortNumber, toggle } from "./elements.js";
 
 const WIDTH = 720;
 const HEIGHT = 560;
-const MARGIN = { left: 52, right: 16, top: 16, bottom: 40 };
+const MARGIN = { left: 64, right: 16, top: 16, bottom: 56 };
 const NEAR = 14; // pixels
 const HUES = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#B0A000", "#9467BD", "#8C564B", "#17BECF", "#E377C2", "#808890"];
 const LADDER = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
@@ -240,7 +240,7 @@ export class ImageMap {
     context.clearRect(0, 0, WIDTH, HEIGHT);
     this.drawAxes(context, quiet, line);
     context.globalAlpha = 0.75;
-    const radius = this.people.names.length > 2000 ? 2 : 4.5;
+    const radius = this.people.names.length > 2000 ? 2.5 : 6;
     for (let row = 0; row < this.people.names.length; row++) {
       const point = this.pointOf(row);
       if (!point) continue;
@@ -261,7 +261,7 @@ export class ImageMap {
   }
 
   drawAxes(context, quiet, line) {
-    context.font = "13px system-ui, sans-serif";
+    context.font = "18px system-ui, sans-serif";
     context.strokeStyle = line;
     context.lineWidth = 1;
     context.fillStyle = quiet;
@@ -287,7 +287,7 @@ export class ImageMap {
       context.save();
       if (n === 0) context.translate(WIDTH - MARGIN.right, HEIGHT - 8);
       else {
-        context.translate(14, MARGIN.top);
+        context.translate(20, MARGIN.top);
         context.rotate(-Math.PI / 2);
       }
       context.textAlign = "right";
@@ -298,7 +298,7 @@ export class ImageMap {
   }
 
   drawMarks(context, text) {
-    context.font = "700 15px system-ui, sans-serif";
+    context.font = "700 20px system-ui, sans-serif";
     context.textAlign = "center";
     context.textBaseline = "bottom";
     for (const [letter, row] of Object.entries(this.marks)) {
@@ -307,9 +307,9 @@ export class ImageMap {
       context.strokeStyle = context.fillStyle = text;
       context.lineWidth = 2;
       context.beginPath();
-      context.arc(...point, 8, 0, 2 * Math.PI);
+      context.arc(...point, 10, 0, 2 * Math.PI);
       context.stroke();
-      if (letter !== "selected") context.fillText(letter, point[0], point[1] - 9);
+      if (letter !== "selected") context.fillText(letter, point[0], point[1] - 11);
     }
   }
 
