@@ -6,7 +6,6 @@ All of it may be personal. None goes into a page unless it is given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,68 +20,52 @@ _MISSING = 255  # the byte of a missing voxel; others are 0 to 254
 _LARGEST = 254
 
 
-@dataclass(frozen=True)
-class PackedImages:
-    """What a page stores of images.
-
-    Attributes
-    ----------
-    facts : dict
-        What JSON holds: names, latents, columns of covariates.
-    images : list of bytes
-        Compressed images, of the first rows; perhaps none.
-    """
-
-    facts: dict[str, Any]
-    images: list[bytes]
-
-
-def pack_images(
-    model: ShapeAppearanceModel,
-    kept: Sequence[int],
-    latents: Float64Array,
-    names: Sequence[str],
-    covariates: Mapping[str, ArrayLike],
-    images: ImageCollection | None,
-    palette: Mapping[str, Any],
-    most_bytes: float,
-) -> PackedImages:
-    """Return latents and covariates of images, and as many images as fit.
+def people_facts(
+    latents: Float64Array, names: Sequence[str], covariates: Mapping[str, ArrayLike]
+) -> dict[str, Any]:
+    """Return what JSON holds of images: names, latents (N, K) and covariates.
 
     Parameters
     ----------
-    model : ShapeAppearanceModel
-    kept : list of int
-        Latents that the page has.
     latents : array of shape (N, K)
     names : N strings
     covariates : dict of N values each
         Numbers or texts, None where missing.
-    images : ImageCollection, optional
-    palette : dict
-        With the lowest and the highest value of each channel that is shown.
-    most_bytes : float
-        For images, compressed.
     """
-    packed: list[bytes] = []
-    n_bytes = 0
-    for n in range(0 if images is None else len(images)):
-        assert images is not None
-        image = packed_bytes(_as_bytes(model, images.read(slice(n, n + 1))[0], palette))
-        n_bytes += len(image)
-        if n_bytes > most_bytes:
-            break
-        packed.append(image)
-    facts = {
+    return {
         "names": [str(name) for name in names],
-        "latents": [[float(f"{z:.6g}") for z in row] for row in latents[:, list(kept)]],
+        "latents": [[float(f"{z:.6g}") for z in row] for row in latents],
         "columns": [
             {"name": str(name), **_column_facts(values)} for name, values in covariates.items()
         ],
-        "nPictures": len(packed),
-        "givesPictures": images is not None,
     }
-    return PackedImages(facts, packed)
+
+
+def packed_pictures(
+    model: ShapeAppearanceModel,
+    images: ImageCollection,
+    palette: Mapping[str, Any],
+    most_bytes: float,
+) -> list[bytes]:
+    """Return the first images, as many as fit, compressed.
+
+    Parameters
+    ----------
+    model : ShapeAppearanceModel
+    images : ImageCollection
+    palette : dict
+        With the lowest and the highest value of each channel that is shown.
+    most_bytes : float
+        For all images.
+    """
+    packed: list[bytes] = []
+    for n in range(len(images)):
+        image = packed_bytes(_as_bytes(model, images.read(slice(n, n + 1))[0], palette))
+        most_bytes -= len(image)
+        if most_bytes < 0:
+            break
+        packed.append(image)
+    return packed
 
 
 def _as_bytes(

@@ -23,7 +23,7 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.explorer.bundle import joined_modules
 from anamorph.explorer.encoding import as_text
 from anamorph.explorer.packing import ExplorerError, pack_model
-from anamorph.explorer.people import pack_images
+from anamorph.explorer.people import packed_pictures, people_facts
 from anamorph.images.collection import ImageCollection
 from anamorph.plots.panels import Images, checked_latents
 from anamorph.storage.errors import WriteError
@@ -33,6 +33,7 @@ _FOLDER = files("anamorph.explorer")
 _MEGABYTE = 1e6
 _TEXT_PER_BYTE = 4 / 3  # of base64
 _LEAST_MEGABYTES = 0.3  # scripts, and room for a small model
+_ROOM_FOR_FACTS = 2e4  # bytes, besides what is known of images
 
 #: Default size of a page, in megabytes.
 MAX_MEGABYTES = 25.0
@@ -116,25 +117,27 @@ def make_page(
     collection, codes = _known_latents(model, images, latents)
     called = _checked_names(collection, codes, names)
     known = _checked_covariates(codes, covariates)
+    people = None if codes is None else people_facts(codes, called, known)
     code = {name: joined_modules(f"{name}.js") for name in ("page", "worker")}
     style = _read("style.css")
-    room = max_megabytes * _MEGABYTE - sum(map(len, (*code.values(), style)))
-    packed = pack_model(model, room / _TEXT_PER_BYTE)
-    kept = [mode["latent"] - 1 for mode in packed.facts["modes"]]
+    texts = (*code.values(), style, _as_json({"people": people}))
+    room = (max_megabytes * _MEGABYTE - _ROOM_FOR_FACTS - sum(map(len, texts))) / _TEXT_PER_BYTE
+    packed = pack_model(model, room)
     chunks = [packed.mean, *(column for mode in packed.modes for column in mode.values())]
+    if people is not None:
+        room -= sum(map(len, chunks))
+        palette = packed.facts["palette"]
+        pictures = [] if collection is None else packed_pictures(model, collection, palette, room)
+        chunks += pictures
+        kept = [mode["latent"] - 1 for mode in packed.facts["modes"]]
+        people["latents"] = [[row[k] for k in kept] for row in people["latents"]]
+        people |= {"nPictures": len(pictures), "givesPictures": collection is not None}
     facts = packed.facts | {
         "title": title or "Shape and appearance model",
         "version": __version__,
-        "people": None,
+        "people": people,
+        "chunks": [len(chunk) for chunk in chunks],
     }
-    if codes is not None:
-        left = room / _TEXT_PER_BYTE - sum(map(len, chunks))
-        people = pack_images(
-            model, kept, codes, called, known, collection, packed.facts["palette"], left
-        )
-        facts["people"] = people.facts
-        chunks += people.images
-    facts["chunks"] = [len(chunk) for chunk in chunks]
     return _fill_page(facts, b"".join(chunks), code, style)
 
 

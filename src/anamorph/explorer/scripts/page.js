@@ -149,6 +149,13 @@ async function start() {
     follower.follow();
     remember();
   });
+  addEventListener("hashchange", () => {
+    latents.reset();
+    readFragment(location.hash, latents, options, facts.space);
+    if (options.cursor) stage.cursor = options.cursor;
+    stage.restore();
+    follower.follow();
+  });
   addEventListener("keydown", (event) => {
     if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
     const act = { r: () => latents.draw(), 0: () => latents.reset(), o: () => latents.opposite(), p: () => sliders.play(animation.isPlaying ? null : "tour") }[event.key];

@@ -15,7 +15,7 @@ export function writeFragment(latents, options, cursor) {
   return `#${parts.join("&")}`;
 }
 
-/** Set latents and options from a fragment; what it does not say, or says wrongly, stays. */
+/** Set latents and options from a fragment; what it does not say, or says wrongly, is as at first. */
 export function readFragment(fragment, latents, options, space) {
   const said = new URLSearchParams(fragment.replace(/^#/, ""));
   const values = Array.from(latents.values);
@@ -25,10 +25,10 @@ export function readFragment(fragment, latents, options, space) {
     if (k >= 0 && Number.isFinite(value)) values[k] = value;
   }
   latents.setAll(values, { evenLocked: true });
-  if (PARTS.includes(said.get("part"))) options.part = said.get("part");
+  options.part = PARTS.includes(said.get("part")) ? said.get("part") : "both";
   options.grid = said.get("grid") === "1";
-  if (said.get("convention") === "radiological") options.convention = "radiological";
-  if (["growth", "displacement"].includes(said.get("surface"))) options.surface = said.get("surface");
+  options.convention = said.get("convention") === "radiological" ? "radiological" : "neurological";
+  options.surface = ["growth", "displacement"].includes(said.get("surface")) ? said.get("surface") : "class";
   const at = (said.get("at") ?? "").split(",").map(Number);
   if (at.length === space.length && at.every((i, axis) => Number.isInteger(i) && i >= 0 && i < space[axis])) options.cursor = at;
 }

@@ -73,7 +73,7 @@ export class Stage {
   }
 
   makeSurfacePanel() {
-    const colouring = choice("Colour of the surface", [
+    this.colouring = choice("Colour of the surface", [
       ["class", this.facts.holdsClasses ? "Classes" : "Plain"],
       ["growth", "Growth (Jacobian)"],
       ["displacement", "Displacement"],
@@ -81,9 +81,9 @@ export class Stage {
       this.options.surface = value;
       this.onchange();
     });
-    colouring.value = this.options.surface;
+    this.colouring.value = this.options.surface;
     return element("figure", { class: "surface" }, this.surface.canvas,
-      element("figcaption", {}, "Surface ", colouring, this.surface.scale));
+      element("figcaption", {}, "Surface ", this.colouring, this.surface.scale));
   }
 
   makeTools() {
@@ -98,23 +98,24 @@ export class Stage {
       tools.append(this.parts);
     }
     if (facts.modes.some((mode) => mode.shape !== null)) {
-      tools.append(toggle("Grid", options.grid, (value) => {
+      this.gridToggle = toggle("Grid", options.grid, (value) => {
         options.grid = value;
         this.onchange();
-      }, { title: "Lines of a regular grid of the mean, as the warp moves them" }));
+      }, { title: "Lines of a regular grid of the mean, as the warp moves them" });
+      tools.append(this.gridToggle);
     }
     tools.append(toggle("Smooth", options.smooth, (value) => {
       options.smooth = value;
       this.draw();
     }, { title: "Interpolate between pixels" }));
     if (facts.views.some((view) => view.sides[0] === "L")) {
-      const convention = choice("Convention", [["neurological", "Neurological: left is left"], ["radiological", "Radiological: left is right"]], (value) => {
+      this.convention = choice("Convention", [["neurological", "Neurological: left is left"], ["radiological", "Radiological: left is right"]], (value) => {
         options.convention = value;
         this.mirror();
         this.draw();
       });
-      convention.value = options.convention;
-      tools.append(convention);
+      this.convention.value = options.convention;
+      tools.append(this.convention);
     }
     return tools;
   }
@@ -128,6 +129,16 @@ export class Stage {
       return element("li", {}, swatch, c === facts.background ? `${label} (background)` : `${label}`);
     });
     return [element("ul", { class: "legend", "aria-label": "Classes" }, ...items)];
+  }
+
+  /** Show in the tools what options say, after they were read from an address. */
+  restore() {
+    const { options } = this;
+    this.parts?.show(options.part);
+    this.gridToggle?.show(options.grid);
+    if (this.convention) this.convention.value = options.convention;
+    if (this.colouring) this.colouring.value = options.surface;
+    this.mirror();
   }
 
   mirror() {
