@@ -33,12 +33,16 @@ class Follower {
     }
     this.isBusy = true;
     const { options } = this.stage;
-    const answer = await this.engine.ask("picture", {
-      z: this.latents.z, part: options.part, resolution,
-      wantsDisplacement: options.grid, surface: this.stage.hasSurface ? options.surface : null,
-    });
-    this.stage.show(answer, describe(this.latents));
-    this.milliseconds[resolution] = answer.milliseconds;
+    try {
+      const answer = await this.engine.ask("picture", {
+        z: this.latents.z, part: options.part, resolution,
+        wantsDisplacement: options.grid, surface: this.stage.hasSurface ? options.surface : null,
+      });
+      this.stage.show(answer, describe(this.latents));
+      this.milliseconds[resolution] = answer.milliseconds;
+    } catch (error) {
+      this.say(`No picture: ${error.message}`);
+    }
     this.isBusy = false;
     if (this.isStale) {
       this.isStale = false;

@@ -105,6 +105,7 @@ export class ImageMap {
       if (this.path) this.finishLasso();
     });
     canvas.addEventListener("pointerleave", () => this.hover(null));
+    new ResizeObserver(() => this.schedule()).observe(canvas); // texts keep their size
   }
 
   scaleOf(n) {
@@ -261,7 +262,7 @@ export class ImageMap {
   }
 
   drawAxes(context, quiet, line) {
-    context.font = "18px system-ui, sans-serif";
+    context.font = `${Math.round((13 * WIDTH) / (this.canvas.clientWidth || WIDTH))}px system-ui, sans-serif`;
     context.strokeStyle = line;
     context.lineWidth = 1;
     context.fillStyle = quiet;
