@@ -164,6 +164,19 @@ def test_latents_are_moved_by_keys_numbers_and_buttons(browser, pages):
     assert played != 0
 
 
+def test_an_address_restores_the_view(browser, pages):
+    start(browser, pages["volumes"] + "#z=1:2")
+    found = browser.run(
+        """const e = await explorer, out = [Array.from(e.latents.values)];
+        location.hash = "#z=2:-1.5&part=shape&grid=1&convention=radiological&at=1,2,3";
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        await e.follower.settled();
+        const pressed = [...document.querySelectorAll(".stage [aria-pressed=true]")].map((b) => b.textContent);
+        return [...out, Array.from(e.latents.values), e.stage.cursor, pressed, e.stage.planes[0].sides]"""
+    )
+    assert found == [[2, 0, 0], [0, -1.5, 0], [1, 2, 3], ["Shape", "Grid", "Smooth"], ["R", "L"]]
+
+
 def test_images_are_chosen_compared_and_added_up(browser, pages):
     start(browser, pages["faces"])
     z = latents_of()
