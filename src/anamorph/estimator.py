@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, overload
 
@@ -893,6 +894,25 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         expected = self._predictor.expected_images(latents)
         drawn = self.settings_.likelihood.draw(expected, self.noise_variance_, generator)
         return self._format.to_user(drawn), latents
+
+    def explore(self, X: Images | None = None, **options: Any) -> Any:  # noqa: N803
+        """Return a page in which people move latents and see images, which notebooks show.
+
+        Parameters
+        ----------
+        X : images, optional
+            Images to compare with their reconstructions; none by default.
+        **options
+            Latents, names, covariates, title and max_megabytes, as for
+            `anamorph.explorer.write_explorer`.
+
+        Returns
+        -------
+        anamorph.explorer.Explorer
+            Its method ``save(path)`` writes the page to a file.
+        """
+        # Pictures stand on floors above this one, and are looked for when somebody asks for them.
+        return import_module("anamorph.explorer").explore(self, X, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, which holds no image and no latents of anyone."""

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 import matplotlib
 import numpy as np
@@ -70,6 +71,7 @@ def write_report(
     label_name: str | None = None,
     held_out: Images | HeldOut | None = None,
     title: str | None = None,
+    explorer: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write a report on a model: one HTML page with all its pictures, which needs no network.
 
@@ -95,6 +97,8 @@ def write_report(
         squared error, or Dice of classes), or such measures; none by default.
     title : str, optional
         Title of the page; "Shape and appearance model" by default.
+    explorer : path, optional
+        A page of `anamorph.explorer.write_explorer` to link to; none by default.
 
     Returns
     -------
@@ -122,7 +126,8 @@ def write_report(
         sections = _make_sections(
             model, shares, examined, codes, names, labels, label_name, measured
         )
-    page = _fill_page(model, shares, sections, title or "Shape and appearance model")
+    title = title or "Shape and appearance model"
+    page = _fill_page(model, shares, sections, title, _link_to(explorer, path))
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
@@ -185,8 +190,26 @@ def _make_sections(
     return [*sections, settings_section(model), Section("citation", "How to cite", CITATION)]
 
 
+def _link_to(explorer: str | os.PathLike[str] | None, report: Path) -> str:
+    """Return a link from the report to the page of an explorer, relative where it can be."""
+    if explorer is None:
+        return ""
+    there, here = Path(explorer).resolve(), report.resolve().parent
+    if not there.is_file():
+        raise WriteError(f"{explorer} does not exist: write it with 'anamorph explore' first")
+    try:
+        address = quote(Path(os.path.relpath(there, here)).as_posix())
+    except ValueError:  # on another drive
+        address = there.as_uri()
+    return f'<p><a href="{escape(address)}">Move the latents and see the images</a></p>'
+
+
 def _fill_page(
-    model: ShapeAppearanceModel, shares: ModeShares, sections: list[Section], title: str
+    model: ShapeAppearanceModel,
+    shares: ModeShares,
+    sections: list[Section],
+    title: str,
+    explorer: str,
 ) -> str:
     return Template(_read("page.html")).substitute(
         title=escape(title),
@@ -195,7 +218,7 @@ def _fill_page(
         style=_read("style.css"),
         script=_read("enlarge.js"),
         contents="\n".join(section.link for section in sections),
-        summary=_summarise(model, shares),
+        summary=_summarise(model, shares) + explorer,
         sections="\n".join(section.html for section in sections),
     )
 
