@@ -139,6 +139,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         default floats stay, and integers are divided by what stands for 1 among them.
     decimation : float or "auto"
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
+    intensity : {"global", "per image", "smooth"}
+        Whether intensities are what the images say, or gain and offset of each image do not
+        matter, or neither does a smooth field that multiplies it, such as that of a coil.
     device : {"cpu", "cuda", "auto"}
         Where to compute; "auto" is the GPU where there is one and the work is large enough to
         pay. Sums on a GPU are added up in no fixed order: results differ in their last digits
@@ -208,6 +211,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         channel_axis: int | None = None,
         scale: str | float | None = None,
         decimation: float | str = "auto",
+        intensity: str = "global",
         device: str = "cpu",
         n_threads: int | None = None,
         memory_budget: int | None = None,
@@ -229,6 +233,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.channel_axis = channel_axis
         self.scale = scale
         self.decimation = decimation
+        self.intensity = intensity
         self.device = device
         self.n_threads = n_threads
         self.memory_budget = memory_budget

@@ -269,6 +269,7 @@ class Cohort:
             if likelihood.has_noise:
                 appearance = generator.appearance(encoding.latents)
                 warped = generator.warp(appearance, encoding.displacement)
+                images, _ = generator.comparable(images, warped)
                 squares[part], observed[part] = likelihood.residual_sums(warped, images)
 
         self._run(update_part)

@@ -335,8 +335,13 @@ class Fit:
         if (likelihood := self.settings.likelihood).has_noise:
             squares, observed = sums["squares"], sums["observed"]
             precision = likelihood.noise_precision(squares, observed)
-            log_likelihood = likelihood.log_likelihood_of_sums(squares, observed, precision)
-            log_likelihood *= self.settings.decimation
+            gained = likelihood.log_likelihood_of_sums(squares, observed, precision)
+            if self.settings.matches_intensities:  # whose density is no part of these sums
+                now = parameters.noise_precision
+                gained -= likelihood.log_likelihood_of_sums(squares, observed, now)
+            else:
+                log_likelihood = 0.0
+            log_likelihood += self.settings.decimation * gained
             parameters = replace(parameters, noise_precision=precision)
         after = self._joint(log_likelihood, parameters, latents)
         self._check_rise("latents", before, after)

@@ -27,6 +27,11 @@ from anamorph.model.checks import (
 #: What the latents of a model may control.
 LAYOUTS = ("joint", "separate", "shape", "appearance")
 
+#: Whether intensities are those of the images, or each has a gain and an offset of its own, or a
+#: smooth field as well.
+GLOBAL = "global"
+INTENSITIES = (GLOBAL, "per image", "smooth")
+
 #: The weight of the likelihood that the images decide on.
 AUTO = "auto"
 
@@ -235,6 +240,12 @@ _TABLE = (
         "Weight of the likelihood, below 1 where neighbouring voxels say the same; auto: 1 in the "
         "fit, and found from its images where new ones are predicted",
         flag="--decimation", typed="WEIGHT", label="Decimation",
+    ),
+    Hyperparameter(
+        "intensity", GLOBAL, choices(lambda: INTENSITIES), MODEL,
+        "Whose intensities count: global (those of the images), 'per image' (a gain and an offset "
+        "of each image do not matter) or smooth (nor does a smooth field that multiplies it)",
+        flag="--intensity", label="Intensity",
     ),
     Hyperparameter(
         "voxel_size", None, unchecked("a positive number for each axis"), MODEL,

@@ -163,7 +163,11 @@ class Predictor:
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
-            deviations[part] = to_host(np.where(is_missing, np.sqrt(variance), 0))
+            deviation = np.sqrt(variance)
+            if generator.settings.matches_intensities:
+                matched = generator.matched(observed, expected)
+                expected, deviation = matched.undone(expected), deviation / matched.gain
+            deviations[part] = to_host(np.where(is_missing, deviation, 0))
             return np.where(is_missing, expected, observed)
 
         return self._filled(self._empty_images(len(images)), fill), deviations
