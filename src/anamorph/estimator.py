@@ -133,10 +133,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Size of a voxel along each axis; by default that of the files, or 1.
     channel_axis : int, optional
         Axis of the stacked images that holds channels or classes, e.g. -1.
-    scale : {"none", "robust", "zscore"} or float, optional
+    scale : {"none", "robust", "zscore", "match"} or float, optional
         How to scale intensities, each image by itself: "robust" divides by its typical intensity,
-        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
-        default floats stay, and integers are divided by what stands for 1 among them.
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, "match" brings its
+        quantiles to the average of all images, a number divides. By default floats stay, and
+        integers are divided by what stands for 1 among them.
     decimation : float or "auto"
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
     intensity : {"global", "per image", "smooth"}
@@ -532,6 +533,26 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 latents, warped=part != "appearance", coloured=part != "shape"
             )
 
+    def reconstruct(self, X: Images) -> Array:  # noqa: N803
+        """Return images as the model explains them, in their own intensities.
+
+        Parameters
+        ----------
+        X : images
+
+        Returns
+        -------
+        array of shape (N, *space), with channels where the images had them
+            Expected images given their latents; for label maps probabilities, with classes last.
+        """
+        images = self.checked_images(X)
+        latents = self.encode(images).latents
+        explained = self._predictor.reconstruct(images, latents)
+        if self.image_format_.scale is not None:
+            for n in range(len(images)):
+                explained[n] = images.unscaled(n, explained[n])
+        return self.image_format_.to_user(explained)
+
     def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
         images, latents = self.checked_images(X), self._checked_latents(Z)
@@ -580,9 +601,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             imputed, deviations = self._imputer.impute(images)
         if self.image_format_.scale is not None:  # what was observed comes back as it was
             for n in range(len(images)):
+                above = images.unscaled(n, imputed[n] + deviations[n])
                 imputed[n] = images.unscaled(n, imputed[n])
-                zero = images.unscaled(n, np.zeros_like(deviations[n]))
-                deviations[n] = images.unscaled(n, deviations[n]) - zero
+                deviations[n] = above - imputed[n]
         return imputed, deviations
 
     def sample_posterior(

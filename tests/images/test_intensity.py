@@ -83,7 +83,7 @@ def test_integers_among_floats_are_refused(tmp_path):
         FileImages(paths).check(for_fit=True)
 
 
-@pytest.mark.parametrize("scale", ["robust", "zscore"])
+@pytest.mark.parametrize("scale", ["robust", "zscore", "match"])
 def test_scaling_makes_images_alike(opened, scale, caplog):
     images = scans(1, 1000, 0.01, 70)
     collection = opened(images, scale=scale)
@@ -140,7 +140,7 @@ def test_only_intensities_are_scaled(likelihood):
 @pytest.mark.parametrize("value", ["sharp", 0, -1, np.nan, np.inf, True, [1]])
 def test_other_scales_are_refused(value):
     with pytest.raises(
-        ValueError, match="scale must be one of none, robust, zscore, or a positive"
+        ValueError, match="scale must be one of none, robust, zscore, match, or a positive"
     ):
         checked_scale(value)
 

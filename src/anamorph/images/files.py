@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,10 @@ from anamorph.images.facts import (
 )
 from anamorph.images.format import BY_CONTENT, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
-from anamorph.images.intensity import checked_scale, find_scaling
+from anamorph.images.intensity import Scaling, checked_scale, find_scaling
 from anamorph.images.labels import MISSING, as_labels, format_labels, one_hot
 from anamorph.images.masks import Masks
+from anamorph.images.quantiles import QuantileMap, average_quantiles
 from anamorph.images.readers import identities_of, open_image, suffix_of
 from anamorph.images.readers.resample import resample, resample_labels
 from anamorph.images.readers.source import Source
@@ -60,6 +62,7 @@ AnyPath = str | os.PathLike[str]
 _SCALED = {
     "robust": "divided by its own typical intensity",
     "zscore": "less the mean of its foreground, and divided by its standard deviation",
+    "match": "brought to the average quantiles of all images",
 }
 
 _logger = logging.getLogger(__name__)
@@ -90,10 +93,11 @@ class FileImages:
     cache : path, optional
         Folder for decoded images, which later collections reuse while the size and the time of
         the files stay the same; a temporary file by default.
-    scale : {"none", "robust", "zscore"} or float, optional
+    scale : {"none", "robust", "zscore", "match"} or float, optional
         How to scale intensities, each image by itself: "robust" divides by its typical intensity,
-        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
-        default floats stay, and integers are divided by what stands for 1 among them.
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, "match" brings its
+        quantiles to the average of all images, a number divides. By default floats stay, and
+        integers are divided by what stands for 1 among them.
     like : ImageFormat, optional
         Format of the images that a model was fitted to, by whose rules these are read; it
         overrides `n_classes` and `scale`. By default rules are found from the images.
@@ -171,6 +175,9 @@ class FileImages:
             self._masks = Masks(mask, len(paths), self._inner, may_resample=resample)
         self._unit = self._find_unit(like)
         self.format = self._find_format(n_classes, like)
+        if self._scale == "match" and like is None:
+            found = average_quantiles(map(self._read_unscaled, range(len(self))))
+            self.format = replace(self.format, quantiles=found)
 
     #: Typical intensity of the images, known once they were checked for a fit.
     typical: float | None = None
@@ -320,13 +327,16 @@ class FileImages:
         channels = self._read_unscaled(n)
         if np.isnan(channels).all():  # an error of its own, when images are checked
             return channels
-        return find_scaling(channels, self._scale, self.name(n)).apply(channels)
+        return self._scaling_of(n, channels).apply(channels)
 
     def unscaled(self, n: int, image: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return a scaled image (C, *space) in the intensities of image n."""
         if self._scale is None:
             return image
-        return find_scaling(self._read_unscaled(n), self._scale, self.name(n)).undo(image)
+        return self._scaling_of(n, self._read_unscaled(n)).undo(image)
+
+    def _scaling_of(self, n: int, own: NDArray[np.float32]) -> Scaling | QuantileMap:
+        return find_scaling(own, self._scale, self.name(n), self.format.quantiles)
 
     def _read_unscaled(self, n: int) -> NDArray[np.float32]:
         """Return the values in the files of an image, integers divided by what stands for 1."""
@@ -396,6 +406,7 @@ class FileImages:
             self._unit,
             labels,
             self._missing_value,
+            None if like is None else like.quantiles,
         )
 
     def _find_unit(self, like: ImageFormat | None) -> float | str:

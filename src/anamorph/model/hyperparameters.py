@@ -78,7 +78,7 @@ def _checked_scale(_: str, value: Any) -> str | float | None:
     return checked_scale(value)
 
 
-_SCALE = Accepted('"none", "robust", "zscore" or a positive number', _checked_scale)
+_SCALE = Accepted('"none", "robust", "zscore", "match" or a positive number', _checked_scale)
 
 
 def likelihood_briefs() -> dict[str, str]:
@@ -305,7 +305,7 @@ _TABLE = (
     Hyperparameter(
         "scale", None, _SCALE, IMAGES,
         "Scale intensities: robust (each image by its typical intensity), zscore (mean 0, standard "
-        "deviation 1), a number to divide by, or none",
+        "deviation 1), match (quantiles become those of all images on average), a number to divide by, or none",
         none_means="only integers, by what stands for 1 among them",
         flag="--scale", typed="HOW", label="Scale",
     ),

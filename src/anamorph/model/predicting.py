@@ -101,6 +101,24 @@ class Predictor:
 
         return self._filled(self._empty_images(len(latents)), expect)
 
+    def reconstruct(self, images: ReadableImages, latents: Float64Array) -> Float32Array:
+        """Return images (N, C, *space) as the model explains them, in their own intensities.
+
+        Parameters
+        ----------
+        images : ReadableImages
+        latents : array of shape (N, K)
+            Those of the images.
+        """
+
+        def explain(generator: Generator, part: slice) -> Array:
+            expected = generator.expected_images(generator.own(latents[part]))
+            if not generator.settings.matches_intensities:
+                return expected
+            return generator.matched(generator.own(images.read(part)), expected).undone(expected)
+
+        return self._filled(self._empty_images(len(images)), explain)
+
     def log_likelihood(self, images: ReadableImages, latents: Float64Array) -> Float64Array:
         """Return ln p(f | z) of images and their latents (N, K), (N,)."""
 
