@@ -40,7 +40,7 @@ def split(files: Sequence[Path], n_fitted: int = N_FITTED) -> tuple[list[Path], 
 
 def relative_errors(model: ShapeAppearanceModel, files: Sequence[Path]) -> NDArray[np.float64]:
     """Return the root mean squared error of each reconstruction, over the median of the image."""
-    images = model.open_files(list(files), resample=True)
+    images = model.open_files(list(files))
     explained = model.reconstruct(images)
     errors = []
     for n, path in enumerate(files):
@@ -76,7 +76,7 @@ def stability(
         changed.append(folder / path.name)
         nib.save(nib.Nifti1Image(voxels, scan.affine), changed[-1])
     before, after = (
-        model.transform(model.open_files(list(some), resample=True)) for some in (files, changed)
+        model.transform(model.open_files(list(some))) for some in (files, changed)
     )
     return np.array([np.corrcoef(*pair)[0, 1] for pair in zip(before.T, after.T, strict=True)])
 
@@ -87,7 +87,7 @@ def measure(files: Sequence[Path], options: Sequence[str], n_iter: int) -> dict[
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "model.safetensors"
         started = time.perf_counter()
-        command = ["fit", *map(str, fitted), "-o", str(place), "-k", str(N_MODES), "--resample"]
+        command = ["fit", *map(str, fitted), "-o", str(place), "-k", str(N_MODES)]
         command += ["--iterations", str(n_iter), *options, "--quiet"]
         subprocess.run([sys.executable, "-m", "anamorph", *command], check=True)
         seconds = time.perf_counter() - started

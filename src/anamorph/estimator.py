@@ -756,7 +756,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self,
         files: Sequence[Any],
         *,
-        resample: bool = False,
+        resample: bool | None = None,
         cache: str | os.PathLike[str] | None = None,
         missing_value: float | None = None,
         mask: str | os.PathLike[str] | Sequence[Any] | None = None,
@@ -767,8 +767,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ----------
         files : list of paths, or of tuples of paths
             One file per image, or one tissue map per class and image.
-        resample : bool
-            Whether to bring files that are on other grids onto that of the model.
+        resample : bool, optional
+            Whether to bring files that are on other grids onto that of the model; by default they
+            are if their headers say where voxels are.
         cache : path, optional
             Folder to keep decoded images in; by default a temporary one.
         missing_value : float, optional

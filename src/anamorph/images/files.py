@@ -24,7 +24,12 @@ from numpy.typing import NDArray
 
 from anamorph.images.arrays import ALMOST_ONE, check_contrast, normalise
 from anamorph.images.cache import Cache
-from anamorph.images.common_grid import check_place, grid_for_all, grids_must_match
+from anamorph.images.common_grid import (
+    check_place,
+    describe_grids,
+    grid_for_all,
+    grids_must_match,
+)
 from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
     MOST_REMARKS,
@@ -83,13 +88,14 @@ class FileImages:
         by default there is none.
     n_classes : int, optional
         Number of classes of label maps 0, 1, 2, ...; by default there is one for each label.
-    resample : bool
-        Whether to resample images onto one grid by their affines; False by default.
+    resample : bool, optional
+        Whether to resample images that are on different grids onto one, by their affines. By
+        default they are if all headers say where voxels are.
     pad : int
         Margin: voxels to add on every side, all missing; 0 by default.
     onto : Grid, optional
-        The grid of all images before padding. By default that of the first file, which with
-        `resample` is extended to hold all images.
+        The grid of all images before padding. By default that of the first file, or where grids
+        differ one that holds all images.
     cache : path, optional
         Folder for decoded images, which later collections reuse while the size and the time of
         the files stay the same; a temporary file by default.
@@ -129,7 +135,7 @@ class FileImages:
         channel_axis: int | None = None,
         n_classes: int | None = None,
         *,
-        resample: bool = False,
+        resample: bool | None = None,
         pad: int = 0,
         onto: Grid | None = None,
         cache: AnyPath | None = None,
@@ -162,7 +168,7 @@ class FileImages:
         everything = list(chain.from_iterable(self._sources))
         self._target = "the common grid" if like is None else "the model's grid"
         named = None if onto is None else (self._target if like else "the given grid", onto)
-        self._inner = grid_for_all(everything, resample=resample) if onto is None else onto
+        self._inner = grid_for_all(everything, resample=resample is not False) if onto is None else onto
         grids_must_match(everything, named, may_resample=resample)
         self._check_same_content(everything)
         self.pad = pad
@@ -209,7 +215,12 @@ class FileImages:
 
     @property
     def understood(self) -> str | None:
-        """What numbers were taken for, in one line; None if images hold floats as they are."""
+        """What files were taken for, in one line; None if they are taken as they are."""
+        grids = describe_grids(list(chain.from_iterable(self._sources)), self._inner)
+        return "; ".join(filter(None, (self._understood_numbers, grids))) or None
+
+    @property
+    def _understood_numbers(self) -> str | None:
         if self._has_labels:
             labels = self.format.class_labels
             return f"labels {format_labels(labels)} are {len(labels)} classes"

@@ -31,8 +31,8 @@ class ImageFormat:
     channel_axis : int or None
         Axis of channels in the stack of all images; None if there is none.
     scale : str or float, optional
-        How intensities are scaled: "none", "robust", "zscore" or "match", or a number to divide them by;
-        by default integers stand for 0 to 1 as `unit` says, and floats for themselves.
+        How intensities are scaled: "none", "robust", "zscore" or "match", or a number to divide
+        them by; by default integers stand for 0 to 1 as `unit` says, and floats for themselves.
     unit : float or str
         The integer that stands for 1; "content" if images held floats, and integers are read by
         what they hold; "type", the default, for the largest value of their type, as all models

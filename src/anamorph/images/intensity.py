@@ -24,7 +24,7 @@ EQUALISING = ("robust", "zscore", "match")
 
 
 def typical_intensity(voxels: NDArray[np.floating]) -> float:
-    """Return the median size of the foreground of an image (C, *space); 0 if all is 0 or missing."""
+    """Return the median size of the foreground of an image (C, *space); 0 if there is none."""
     foreground = find_foreground(voxels)
     return float(np.median(np.abs(foreground))) if foreground.size else 0.0
 

@@ -1,14 +1,14 @@
 """Smooth fields: sums of a few cosines along each axis, and products with them.
 
-A product of two cosines is a sum of two, cos(j) cos(k) = (cos(j - k) + cos(j + k)) / 2. All products
-of pairs of fields with an image are therefore products with cosines of up to twice the order, which
-are taken axis by axis.
+A product of two cosines is a sum of two, cos(j) cos(k) = (cos(j - k) + cos(j + k)) / 2. All
+products of pairs of fields with an image are therefore products with cosines of up to twice the
+order, which are taken axis by axis.
 """
 
 from __future__ import annotations
 
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Cosines:
             projected = np.tensordot(projected, axis[:, :n_orders], axes=(1, 0))
             if n == 0:
                 projected = projected.astype(np.float64)
-        return projected
+        return cast(Float64Array, projected)
 
 
 @cache

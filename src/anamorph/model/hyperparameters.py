@@ -305,7 +305,8 @@ _TABLE = (
     Hyperparameter(
         "scale", None, _SCALE, IMAGES,
         "Scale intensities: robust (each image by its typical intensity), zscore (mean 0, standard "
-        "deviation 1), match (quantiles become those of all images on average), a number to divide by, or none",
+        "deviation 1), match (quantiles become the average of all images), a number to divide by, "
+        "or none",
         none_means="only integers, by what stands for 1 among them",
         flag="--scale", typed="HOW", label="Scale",
     ),

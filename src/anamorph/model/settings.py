@@ -253,8 +253,8 @@ def _checked_intensity(intensity: str, likelihood: str) -> str:
     """Return a way of treating intensities, which must go with the likelihood."""
     if intensity != GLOBAL and not LIKELIHOODS[likelihood].has_noise:
         raise ArgumentError(
-            f"intensity must be {GLOBAL!r} for likelihood={likelihood!r}, whose images have no gain, "
-            f"got {intensity!r}"
+            f"intensity must be {GLOBAL!r} where likelihood={likelihood!r}: its images have no "
+            f"gain, got {intensity!r}"
         )
     return intensity
 

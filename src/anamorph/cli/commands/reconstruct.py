@@ -89,8 +89,8 @@ def impute(
     """Fill in what is missing in images, by what the model expects there.
 
     Missing are NaN, transparent pixels, what --missing-value or --mask says,
-    and with --resample what lies outside the field of view. Each image goes to
-    a file of its name and _imputed.
+    and what lies outside the field of view of a file on another grid. Each
+    image goes to a file of its name and _imputed.
     """
     model = model_arguments.load()
     written = output_of(model, probabilities)

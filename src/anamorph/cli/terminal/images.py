@@ -40,8 +40,8 @@ class ImageArguments:
         Whether images are tissue maps; False by default.
     participants : Path or None
         A table that selects and names images; None by default.
-    resample : bool
-        Whether to resample images onto one grid; False by default.
+    resample : bool or None
+        Whether to resample images onto one grid; None, by default, if headers say where they are.
     cache : Path or None
         Folder for decoded images; None, by default, for a temporary file.
     missing_value : float or None
@@ -53,7 +53,7 @@ class ImageArguments:
     arguments: options.Images
     tissues: options.Tissues = False
     participants: options.ParticipantsTable = None
-    resample: options.Resample = False
+    resample: options.Resample = None
     cache: options.CacheFolder = None
     missing_value: options.MissingValue = None
     mask: options.Mask = None
@@ -124,7 +124,7 @@ class ImageArguments:
             images.for_reader,
             model.likelihood,
             model.channel_axis,
-            resample=self.resample or reference is not None,
+            resample=True if reference is not None else self.resample,
             pad=pad,
             onto=None if reference is None else _checked_reference(reference),
             cache=self.cache,
