@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FILLED = 0.5  # share of the border that has one exact value
+_BARELY = 0.1  # share of the border that says nothing about air
 _SURROUNDING = 0.6  # share of the border that is of one class
 _FLAT = 0.15  # spread of the background, over its distance to the other class
 _BINS = 128
@@ -31,8 +32,12 @@ def find_foreground(voxels: NDArray[np.floating]) -> NDArray[np.float64]:
     found, counts = np.unique(border, return_counts=True)
     if counts.max() >= _FILLED * border.size:
         filled = found[counts.argmax()]
-        rest: NDArray[np.float64] = values[values != filled]
-        return rest if rest.size or filled == 0 else values
+        rest = values[values != filled]
+        if not rest.size:
+            return rest if filled == 0 else values
+        values, border = rest, border[border != filled]
+        if border.size <= _BARELY * counts.sum():
+            return values
     return _without_air(values, border)
 
 
