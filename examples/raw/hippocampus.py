@@ -4,8 +4,10 @@
 measured in its own intensities, relative to its median. Then gain, offset and a smooth field of the
 scans are changed, and their latents compared with those of the originals.
 
-    python -m examples.raw.hippocampus FOLDER --intensity smooth --scale robust
+    python -m examples.raw.hippocampus FOLDER --options "--scale robust --intensity smooth"
 """
+
+# mypy: disable-error-code="no-untyped-call"
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import nibabel as nib
 import numpy as np
+from nibabel.loadsave import save
+from nibabel.nifti1 import Nifti1Image, load
 from numpy.typing import NDArray
 
 from anamorph import ShapeAppearanceModel
@@ -47,7 +50,7 @@ def relative_errors(model: ShapeAppearanceModel, files: Sequence[Path]) -> NDArr
         own = images.unscaled(n, images.read(slice(n, n + 1))[0])
         seen = ~np.isnan(own)
         wrong = explained[n][seen[0]] - own[seen]
-        errors.append(np.sqrt(np.mean(wrong**2)) / np.median(np.asarray(nib.load(path).dataobj)))
+        errors.append(np.sqrt(np.mean(wrong**2)) / np.median(np.asarray(load(path).dataobj)))
     return np.array(errors)
 
 
@@ -71,13 +74,11 @@ def stability(
     """Return the correlation of each latent before and after scans are disturbed."""
     draws, changed = np.random.default_rng(0), []
     for path in files:
-        scan = nib.load(path)
+        scan = load(path)
         voxels = disturbed(np.asarray(scan.dataobj, np.float64), draws, bias)
         changed.append(folder / path.name)
-        nib.save(nib.Nifti1Image(voxels, scan.affine), changed[-1])
-    before, after = (
-        model.transform(model.open_files(list(some))) for some in (files, changed)
-    )
+        save(Nifti1Image(voxels, scan.affine), changed[-1])
+    before, after = (model.transform(model.open_files(list(some))) for some in (files, changed))
     return np.array([np.corrcoef(*pair)[0, 1] for pair in zip(before.T, after.T, strict=True)])
 
 

@@ -1,4 +1,4 @@
-"""Gain, offset and smooth field of images: found where images are compared with what is expected."""
+"""Gain, offset and smooth field of images: found where these are compared with what is expected."""
 
 import numpy as np
 import pytest

@@ -17,6 +17,7 @@ from anamorph.cli.commands import (
     fit,
     info,
     modes,
+    quality,
     reconstruct,
     report,
     sample,
@@ -51,6 +52,7 @@ app.command(epilog=info.EXAMPLES, rich_help_panel=_LOOK)(info.info)
 app.command(epilog=modes.EXAMPLES, rich_help_panel=_LOOK)(modes.modes)
 app.command(epilog=sample.EXAMPLES, rich_help_panel=_LOOK)(sample.sample)
 app.command(epilog=report.EXAMPLES, rich_help_panel=_LOOK)(report.report)
+app.command(epilog=quality.EXAMPLES, rich_help_panel=_LOOK)(quality.quality)
 app.command(epilog=verify.EXAMPLES, rich_help_panel=_LOOK)(verify.verify)
 app.add_typer(federation, rich_help_panel=_TOGETHER)
 app.add_typer(site, rich_help_panel=_TOGETHER)

@@ -50,7 +50,9 @@ def _typical_grid(grids: Sequence[Grid]) -> Grid:
     """Return the first grid with voxels of median size, along axes that most such grids have."""
     volumes = np.array([math.prod(grid.voxel_size) for grid in grids])
     distance = np.abs(np.log(volumes / np.median(volumes)))
-    usual = [grid for grid, far in zip(grids, distance, strict=True) if far <= distance.min() + 0.01]
+    usual = [
+        grid for grid, far in zip(grids, distance, strict=True) if far <= distance.min() + 0.01
+    ]
     orientations = [grid.orientation for grid in usual]
     common = max(dict.fromkeys(orientations), key=orientations.count)
     return usual[orientations.index(common)]

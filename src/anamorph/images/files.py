@@ -168,7 +168,9 @@ class FileImages:
         everything = list(chain.from_iterable(self._sources))
         self._target = "the common grid" if like is None else "the model's grid"
         named = None if onto is None else (self._target if like else "the given grid", onto)
-        self._inner = grid_for_all(everything, resample=resample is not False) if onto is None else onto
+        self._inner = (
+            grid_for_all(everything, resample=resample is not False) if onto is None else onto
+        )
         grids_must_match(everything, named, may_resample=resample)
         self._check_same_content(everything)
         self.pad = pad

@@ -32,7 +32,7 @@ def find_foreground(voxels: NDArray[np.floating]) -> NDArray[np.float64]:
     found, counts = np.unique(border, return_counts=True)
     if counts.max() >= _FILLED * border.size:
         filled = found[counts.argmax()]
-        rest = values[values != filled]
+        rest: NDArray[np.float64] = values[values != filled]
         if not rest.size:
             return rest if filled == 0 else values
         values, border = rest, border[border != filled]

@@ -34,7 +34,12 @@ class Masks:
     """
 
     def __init__(
-        self, files: AnyPath | Sequence[AnyPath], n_images: int, grid: Grid, *, may_resample: bool | None
+        self,
+        files: AnyPath | Sequence[AnyPath],
+        n_images: int,
+        grid: Grid,
+        *,
+        may_resample: bool | None,
     ) -> None:
         is_one = isinstance(files, str | os.PathLike)
         paths = [Path(files)] if is_one else [Path(file) for file in files]  # type: ignore[arg-type, union-attr]

@@ -145,8 +145,8 @@ Resample = Annotated[
 Reference = Annotated[
     Path | None,
     _option(
-        "Bring all images onto the grid of this file; by default, where grids differ, onto one that "
-        "holds all images.",
+        "Bring all images onto the grid of this file; by default, where grids differ, onto one "
+        "that holds all images.",
         "--reference",
         metavar="FILE",
         panel=IMAGES,
