@@ -26,6 +26,7 @@ from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.run import Ending, Progress, duration, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
+from anamorph.geometry.pose import pose_names
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.errors import ImageError
@@ -123,6 +124,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         reconstruct.
     prior_dof : float, optional
         nu_0, the weight (in images) of the prior that latents are white; K by default.
+    align : {"none", "translation", "rigid", "similarity", "affine"}
+        What a pose of each image may do to bring it onto the template; "none": images must be
+        roughly aligned to begin with.
     n_iter : int
         Number of EM iterations.
     tol : float, optional
@@ -169,6 +173,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Wv, in voxels.
     latents_ : array of shape (N, K)
         Of the images that the model was fitted to; not stored with the model.
+    poses_ : array of shape (N, P)
+        Poses of these images, see `pose_names`; P is 0 without `align`. Not stored with the model.
     latent_precision_, prior_precision_ : arrays of shape (K, K)
         A, and P = lambda_1 A + lambda_2 C.
     noise_variance_ : array of shape (C,)
@@ -205,6 +211,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         mean_penalty: Sequence[float] | None = None,
         balance: Sequence[float] = (1.0, 1.0),
         prior_dof: float | None = None,
+        align: str = "none",
         n_iter: int = 20,
         tol: float | None = None,
         n_steps: int = 8,
@@ -227,6 +234,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.mean_penalty = mean_penalty
         self.balance = balance
         self.prior_dof = prior_dof
+        self.align = align
         self.n_iter = n_iter
         self.tol = tol
         self.n_steps = n_steps
@@ -380,7 +388,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     + _told_of_checkpoint(checkpoint)
                 ) from None
         self._take(state.beside(np), settings, images)
-        self.latents_ = sites.latents
+        self.latents_, self.poses_ = sites.latents, sites.poses
         warn_of_folds(self._predictor, self.latents_)
         return self
 
@@ -490,6 +498,45 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         warn_of_folds(predictor, encoded.latents)
         return encoded
 
+    @property
+    def pose_names_(self) -> tuple[str, ...]:
+        """What the coordinates of a pose are: shifts in mm, turns in radian, logarithms of zooms.
+
+        See `anamorph.geometry.pose`.
+        """
+        return pose_names(self.settings_.align, self.settings_.n_dims)
+
+    def poses(self, X: Images) -> Float64Array:  # noqa: N803
+        """Return the most probable poses of images, (N, P): see `pose_names_`."""
+        with shown_in_notebook(self.verbose, "Aligning images"):
+            return self._predictor.poses(self.checked_images(X))
+
+    def reconstruct(self, X: Images) -> Array:  # noqa: N803
+        """Return images as the model explains them, in their own pose and on their own grid.
+
+        Parameters
+        ----------
+        X : images
+            NaN is missing.
+
+        Returns
+        -------
+        array of the shape of X
+            Expected images, intensities in the units of X; for label maps probabilities, with
+            classes last.
+        """
+        return self.image_format_.to_user(self.reconstructed_images(X))
+
+    def reconstructed_images(self, X: Images) -> Array:  # noqa: N803
+        """Return what `reconstruct` does, always with channels first: (N, C, *space)."""
+        images = self.checked_images(X)
+        with shown_in_notebook(self.verbose, "Reconstructing images"):
+            explained = self._predictor.reconstruct(images)
+        if self.image_format_.scale is not None:
+            for n in range(len(images)):
+                explained[n] = images.unscaled(n, explained[n])
+        return explained
+
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
         return float(self.score_samples(X).mean())
@@ -532,26 +579,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             return self._predictor.expected_images(
                 latents, warped=part != "appearance", coloured=part != "shape"
             )
-
-    def reconstruct(self, X: Images) -> Array:  # noqa: N803
-        """Return images as the model explains them, in their own intensities.
-
-        Parameters
-        ----------
-        X : images
-
-        Returns
-        -------
-        array of shape (N, *space), with channels where the images had them
-            Expected images given their latents; for label maps probabilities, with classes last.
-        """
-        images = self.checked_images(X)
-        latents = self.encode(images).latents
-        explained = self._predictor.reconstruct(images, latents)
-        if self.image_format_.scale is not None:
-            for n in range(len(images)):
-                explained[n] = images.unscaled(n, explained[n])
-        return self.image_format_.to_user(explained)
 
     def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
