@@ -25,7 +25,7 @@ from anamorph.fitting.sites import Sites
 from anamorph.fitting.sums import Move, Sums
 from anamorph.model.parameters import Parameters
 from anamorph.model.pose_search import search_levels
-from anamorph.model.posing import background_level
+from anamorph.model.posing import background_image, background_level
 from anamorph.model.settings import Settings
 
 _SEARCHES, _MATCHES, _FINEST_ROUNDS = 3, 2, 2
@@ -52,9 +52,7 @@ class Alignment:
     def start(self) -> tuple[Float32Array, Float64Array, Float64Array]:
         """Find poses; return mean (C, *space), noise precision (C,) and background (2, C)."""
         background = self._background()
-        expected = self._settings.likelihood.expectation(
-            background[0].reshape(1, -1, *(1,) * self._settings.n_dims)
-        ).reshape(-1)
+        expected = background_image(self._settings, background)
         precision = background[1] if self._settings.likelihood.has_noise else 0 * background[1]
         sums = self._sites.ask("start_poses", background=np.stack([expected, precision]))
         self._centre(sums)
@@ -66,8 +64,8 @@ class Alignment:
             mean, precision = self._mean(finest.factors)
             around = _cautious(background, precision)
             self._sites.publish(self._parameters(mean, precision, around))
-            steps = {"n_steps": _FINEST_STEPS, "has_modes": False}
-            self._centre(self._sites.ask("update_poses", **steps))
+            question = "update_poses"
+            self._centre(self._sites.ask(question, n_steps=_FINEST_STEPS, has_modes=False))
         mean, precision = self._mean(finest.factors)
         return mean, precision, _cautious(background, precision)
 

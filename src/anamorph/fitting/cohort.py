@@ -152,7 +152,7 @@ class Cohort:
         """Take latents (N, K) and poses (N, P), if there are any, from a checkpoint."""
         self._set_latents(latents)
         if poses is not None:
-            self.poses = poses
+            self.poses = poses.copy()
 
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
@@ -329,8 +329,7 @@ class Cohort:
         def sum_part(part: slice) -> Float64Array:
             return border_sums(self.images.read(part))
 
-        count, total, squares = sum(self._run(sum_part))
-        return self._answer("border_moments", count, total, squares)
+        return self._answer("border_moments", *np.sum(self._run(sum_part), axis=0))
 
     def start_poses(self, background: Float64Array) -> Sums:
         """Bring the centres of mass of all images to the centre of the box.

@@ -229,6 +229,7 @@ def encode(
     -------
     Encoded
     """
+    start = generator.known_latents() if start is None else start
     if start is None:
         seen = generator.unposed(images)
         guess, value = best_guesses(generator, seen)

@@ -204,6 +204,10 @@ class Generator:
         """Return what the model says of some of the images that this generator is about."""
         return self
 
+    def known_latents(self) -> Float64Array | None:
+        """Return latents (N, K) to start from, where they are known of these images."""
+        return None
+
     def placed(self, displacement: Array | None) -> Array | None:
         """Return how far from voxels of an image its appearance is, (N, d, *space); None: there."""
         return displacement

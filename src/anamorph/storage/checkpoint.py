@@ -33,7 +33,7 @@ from anamorph.storage.errors import ModelFileError
 from anamorph.storage.modelfile import parameter_arrays, parameters_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-KIND, VERSION = "checkpoint", 1
+KIND, VERSION = "checkpoint", 2  # 1 where images have no poses
 
 
 class CheckpointFile:
@@ -74,7 +74,7 @@ class CheckpointFile:
         arrays, facts = read_tensors(self._path, KIND, VERSION)
         check_fingerprint(self._path, facts, self._fingerprint)
         check_state(self._path, arrays, facts, self._settings, n_images=self._n_images)
-        self._sites.restore(arrays["latents"])
+        self._sites.restore(arrays["latents"], arrays.get("poses"))
         return state_from(arrays, facts, len(arrays["latents"])).beside(self._sites.namespace)
 
     def write(self, state: State) -> None:
@@ -86,13 +86,21 @@ class CheckpointFile:
             return
         arrays, facts = state_tensors(state.beside(np))
         arrays["latents"] = self._sites.latents_before_turn
+        if self._settings.has_poses:
+            arrays["poses"] = self._sites.poses
         facts["fingerprint"] = self._fingerprint
-        write_tensors(self._path, KIND, VERSION, arrays, facts)
+        version = VERSION if self._settings.has_poses else 1
+        write_tensors(self._path, KIND, version, arrays, facts)
 
 
 def fit_fingerprint(settings: Settings, *facts: int | str, n_bytes: int = 16) -> str:
     """Return a short text that stands for a fit: its settings, and facts such as the seed."""
-    text = json.dumps([asdict(settings), *facts])
+    named = asdict(settings)
+    if not settings.has_poses:
+        del named["align"]  # as in fits of before there were poses, which resume
+    if not settings.matches_intensities:
+        del named["intensity"]  # the same
+    text = json.dumps([named, *facts])
     return hashlib.blake2b(text.encode(), digest_size=n_bytes).hexdigest()
 
 
@@ -163,6 +171,11 @@ def check_state(
         if has_latents:
             rows = arrays["latents"].shape[:1] if n_images is None else (n_images,)
             expected["latents"] = ((*rows, sizes.n_latents), np.float64)
+            if sizes.has_background:
+                n_poses = arrays["poses"].shape[1:]
+                if settings is not None:
+                    n_poses = (settings.frame.n_coordinates,)
+                expected["poses"] = ((*rows, *n_poses), np.float64)
         check_arrays(arrays, expected)
         check_parameters(arrays)
         check_symmetric("latent_scatter", arrays["latent_scatter"])

@@ -31,7 +31,7 @@ from anamorph.storage.contents import (
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-KIND, VERSION = "model", 1
+KIND, VERSION = "model", 2  # 1 where images have no poses
 _PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
@@ -106,7 +106,8 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "objective": model.objective,
         "origin": {name: _plain(value) for name, value in vars(model.origin).items()},
     }
-    write_tensors(path, KIND, VERSION, parameter_arrays(model.parameters), facts)
+    version = VERSION if model.settings.has_poses else 1
+    write_tensors(path, KIND, version, parameter_arrays(model.parameters), facts)
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
@@ -221,12 +222,15 @@ def _affine_from(rows: Any) -> Affine | None:
 
 def parameter_arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:
     """Return the arrays of parameters by their names, in the order of `Parameters`."""
-    return {name: getattr(parameters, name) for name in _PARAMETER_ARRAYS}
+    arrays = {name: getattr(parameters, name) for name in _PARAMETER_ARRAYS}
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
     """Return parameters from a dict of arrays by their names."""
-    named: dict[str, Any] = {name: arrays[name] for name in _PARAMETER_ARRAYS}
+    named: dict[str, Any] = {
+        name: arrays[name] for name in _PARAMETER_ARRAYS if name in arrays or name != "background"
+    }
     return Parameters(**named)
 
 
