@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anamorph.cli.terminal.images import ImageArguments
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.images.bids import BidsFile
     from anamorph.images.grid import Grid
     from anamorph.storage.outputs import ImageOutput
 
@@ -102,12 +103,15 @@ class LatentSource:
         Returns the latents (n, K) of images with given numbers.
     grids : list of Grid, optional
         Grids of the files of the images; None, by default, if latents come from a table.
+    bids : list of BidsFile, optional
+        What names of the images say; None, by default, if they are not from a BIDS dataset.
     """
 
     names: list[str]
     inputs: list[Path]
     find: Callable[[Sequence[int]], Float64Array]
     grids: list[Grid] | None = None
+    bids: list[BidsFile] | None = None
 
     def input_grids(self, model: ShapeAppearanceModel) -> list[Grid]:
         """Return the grids of the files of images, or raise an error if they have none."""
@@ -130,7 +134,7 @@ def latent_source(
     """Return the latents of a table or of images; exactly one of them must be given."""
     from anamorph.storage.tables import read_latents
 
-    if bool(given.arguments) == (table is not None):
+    if given.are_given == (table is not None):
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
@@ -146,7 +150,7 @@ def latent_source(
         with messages.counting(f"Encoding {counted(len(numbers), 'image')}"):
             return model.transform(files)
 
-    return LatentSource(found.names, given.inputs(found), encode, grids)
+    return LatentSource(found.names, given.inputs(found), encode, grids, found.bids)
 
 
 def write_images(

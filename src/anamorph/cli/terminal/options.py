@@ -172,6 +172,35 @@ Mask = Annotated[
         panel=IMAGES,
     ),
 ]
+Bids = Annotated[
+    Path | None,
+    _option(
+        "Take images from this BIDS dataset instead, those with --suffix; outputs are BIDS "
+        "derivatives.",
+        "--bids",
+        metavar="FOLDER",
+        panel=IMAGES,
+    ),
+]
+BidsSuffix = Annotated[
+    str | None,
+    _option(
+        "Suffix of the images in a BIDS dataset, e.g. T1w.",
+        "--suffix",
+        metavar="NAME",
+        panel=IMAGES,
+    ),
+]
+BidsEntities = Annotated[
+    list[str],
+    _option(
+        "Entity that images in a BIDS dataset must have, e.g. ses=01; desc= for none. May be given "
+        "several times.",
+        "--entity",
+        metavar="KEY=VALUE",
+        panel=IMAGES,
+    ),
+]
 OnInputGrid = Annotated[
     bool,
     _option(
