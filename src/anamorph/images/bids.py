@@ -1,4 +1,4 @@
-"""Images of a BIDS dataset, found by the entities in their names (bids-specification.readthedocs.io).
+"""Images of a BIDS dataset (bids-specification.readthedocs.io), found by their names.
 
 A name is made of entities (``sub-01_ses-2_run-1``), a suffix that says what the image is (``T1w``)
 and an extension. Nothing but names is read.
@@ -99,9 +99,8 @@ def find_bids(
         if all(file.entities.get(key, "") == value for key, value in wanted.items())
     ]
     if not found:
-        asked = ", ".join(
-            f"{key}-{value}" if value else f"no {key}" for key, value in wanted.items()
-        )
+        words = [f"{key}-{value}" if value else f"no {key}" for key, value in wanted.items()]
+        asked = ", ".join(words)
         shown = ", ".join(file.path.name for file in of_suffix[:_MOST_NAMED])
         raise ImageError(f"no {suffix} image in {root} has {asked}: there are {shown}, ...")
     return found
@@ -109,11 +108,8 @@ def find_bids(
 
 def _files_in(folder: Path) -> list[BidsFile]:
     """Return the images of a subject."""
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if suffix_of(path) and (file := parse_name(path)) is not None:
-            found.append(file)
-    return found
+    named = (parse_name(path) for path in sorted(folder.rglob("*")) if suffix_of(path))
+    return [file for file in named if file is not None]
 
 
 def parse_name(path: Path) -> BidsFile | None:

@@ -185,7 +185,7 @@ Bids = Annotated[
 BidsSuffix = Annotated[
     str | None,
     _option(
-        "Suffix of the images in a BIDS dataset, e.g. T1w.",
+        "Suffix of the images of a BIDS dataset, e.g. T1w.",
         "--suffix",
         metavar="NAME",
         panel=IMAGES,
