@@ -32,7 +32,7 @@ LAYOUTS = ("joint", "separate", "shape", "appearance")
 GLOBAL = "global"
 INTENSITIES = (GLOBAL, "per image", "smooth")
 
-#: The weight of the likelihood that the images decide on.
+#: What the images decide on: the weight of the likelihood, the number of grids.
 AUTO = "auto"
 
 MODEL, FITTING, MACHINE, IMAGES = "Model", "Fitting", "Machine", "Images"
@@ -74,6 +74,10 @@ _COMPONENTS = Accepted(
 _WEIGHT = Accepted(
     "a positive number or 'auto'",
     lambda name, value: value if value == AUTO else checks.check_weight(name, value),
+)
+_LEVELS = Accepted(
+    "an integer >= 1 or 'auto'",
+    lambda name, value: value if value == AUTO else checks.check_count(name, value, 1),
 )
 _BALANCE = Accepted("two numbers, > 0 and >= 0", lambda _, value: checks.checked_balance(value))
 
@@ -142,7 +146,7 @@ class Hyperparameter:
         Its names on the command line, e.g. "--components" and "-k"; "" where it has none.
     typed : str
         What people type there, as the help calls it: an integer "N", a "NUMBER" or "SHARE", a
-        "NAME", "NUMBERS" (some, or e.g. 5), the number "K" of latents, a "SIZE".
+        "NAME", "NUMBERS" (some, or e.g. 5), the number "K" of latents, a "SIZE", a "COUNT" or auto.
     lowest_typed : int or None
         Refused below it as soon as it is typed, also by commands that fit nothing.
     label : str
@@ -270,6 +274,12 @@ _TABLE = (
         "n_iter", 20, integers(0), FITTING,
         "EM iterations, each of which improves mean, modes and latents",
         flag="--iterations", typed="N", label="Iterations",
+    ),
+    Hyperparameter(
+        "levels", 1, _LEVELS, FITTING,
+        "Number of grids, each of twice the resolution of the one before: most iterations are done "
+        "on coarse ones, and only the last fifth on that of the images; auto: as many as help",
+        flag="--levels", typed="COUNT", label="Grids",
     ),
     Hyperparameter(
         "tol", None, numbers("a number >= 0"), FITTING,
