@@ -216,6 +216,10 @@ class ImageArguments:
         )
 
 
+#: The same, of commands that can do without images: they ask `are_given`.
+OptionalImageArguments = ImageArguments
+
+
 @dataclass(frozen=True)
 class ImageList:
     """Files of images, and the names of the images.
