@@ -149,12 +149,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Size of a voxel along each axis; by default that of the files, or 1.
     channel_axis : int, optional
         Axis of the stacked images that holds channels or classes, e.g. -1.
-    scale : {"none", "robust", "zscore"} or float, optional
+    scale : {"none", "robust", "zscore", "match"} or float, optional
         How to scale intensities, each image by itself: "robust" divides by its typical intensity,
-        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
-        default floats stay, and integers are divided by what stands for 1 among them.
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, "match" brings its
+        quantiles to the average of all images, a number divides. By default floats stay, and
+        integers are divided by what stands for 1 among them.
     decimation : float or "auto"
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
+    intensity : {"global", "per image", "smooth"}
+        Whether intensities are what the images say, or gain and offset of each image do not
+        matter, or neither does a smooth field that multiplies it, such as that of a coil.
     device : {"cpu", "cuda", "auto"}
         Where to compute; "auto" is the GPU where there is one and the work is large enough to
         pay. Sums on a GPU are added up in no fixed order: results differ in their last digits
@@ -228,6 +232,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         channel_axis: int | None = None,
         scale: str | float | None = None,
         decimation: float | str = "auto",
+        intensity: str = "global",
         device: str = "cpu",
         n_threads: int | None = None,
         memory_budget: int | None = None,
@@ -251,6 +256,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.channel_axis = channel_axis
         self.scale = scale
         self.decimation = decimation
+        self.intensity = intensity
         self.device = device
         self.n_threads = n_threads
         self.memory_budget = memory_budget
@@ -833,9 +839,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             imputed, deviations = self._imputer.impute(images)
         if self.image_format_.scale is not None:  # what was observed comes back as it was
             for n in range(len(images)):
+                above = images.unscaled(n, imputed[n] + deviations[n])
                 imputed[n] = images.unscaled(n, imputed[n])
-                zero = images.unscaled(n, np.zeros_like(deviations[n]))
-                deviations[n] = images.unscaled(n, deviations[n]) - zero
+                deviations[n] = above - imputed[n]
         return imputed, deviations
 
     def sample_posterior(
@@ -1017,7 +1023,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self,
         files: Sequence[Any],
         *,
-        resample: bool = False,
+        resample: bool | None = None,
         cache: str | os.PathLike[str] | None = None,
         missing_value: float | None = None,
         mask: str | os.PathLike[str] | Sequence[Any] | None = None,
@@ -1028,8 +1034,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ----------
         files : list of paths, or of tuples of paths
             One file per image, or one tissue map per class and image.
-        resample : bool
-            Whether to bring files that are on other grids onto that of the model.
+        resample : bool, optional
+            Whether to bring files that are on other grids onto that of the model; by default they
+            are if their headers say where voxels are.
         cache : path, optional
             Folder to keep decoded images in; by default a temporary one.
         missing_value : float, optional

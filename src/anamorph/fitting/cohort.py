@@ -286,9 +286,9 @@ class Cohort:
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
             if likelihood.has_noise:
                 appearance, displacement = posed.appearance(encoding.latents), encoding.displacement
-                squares[part], observed[part] = likelihood.residual_sums(
-                    posed.warp(appearance, displacement), posed.observed(images, displacement)
-                )
+                warped = posed.warp(appearance, displacement)
+                seen, _ = posed.comparable(posed.observed(images, displacement), warped)
+                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
                 squares[part] += self._unresolved(part)
 
         self._run(update_part)
@@ -420,9 +420,9 @@ class Cohort:
             values[part] = found.log_likelihood
             if likelihood.has_noise:
                 posed = self._posed(generator, part)
-                squares[part], observed[part] = likelihood.residual_sums(
-                    posed.warp(appearance, displacement), posed.observed(images, displacement)
-                )
+                warped = posed.warp(appearance, displacement)
+                seen, _ = posed.comparable(posed.observed(images, displacement), warped)
+                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
                 squares[part] += self._unresolved(part)
 
         self._run(update_part)

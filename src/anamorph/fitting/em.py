@@ -363,7 +363,8 @@ class Fit:
             return parameters, value
         squares, observed, weight = sums["squares"], sums["observed"], self.settings.decimation
         rest = 0.0
-        if self.settings.has_poses:  # what the template does not explain, and the prior of poses
+        # What the template does not explain, the prior of poses, the density of gains.
+        if self.settings.has_poses or self.settings.matches_intensities:
             before = parameters.noise_precision
             rest = value - weight * likelihood.log_likelihood_of_sums(squares, observed, before)
         precision = likelihood.noise_precision(squares, observed)

@@ -109,6 +109,7 @@ def errors_without(
     expected = generator.settings.likelihood.expectation(
         generator.warp(generator.appearance(latents), displacement)
     )
+    images, _ = generator.comparable(images, expected)
     is_seen = ~np.isnan(images)
     residual = np.where(is_seen, images - expected, np.float32(0))
     matrix, vector = _normal_equations(

@@ -237,7 +237,8 @@ def encode(
         descent = Descent(generator, images, guess, known, exact_curvature=exact_curvature)
         if known is None:
             descent.visit(guess)
-        descent.visit(generator.guesses.regressed(seen))
+        mean = np.repeat(generator.guesses.warped[:1], len(images), axis=0)
+        descent.visit(generator.guesses.regressed(generator.comparable(seen, mean)[0]))
     else:
         descent = Descent(generator, images, start, exact_curvature=exact_curvature)
         descent.visit(start)
@@ -266,10 +267,12 @@ def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Flo
     """
     guesses = generator.guesses
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
+    mean = np.repeat(guesses.warped[:1], len(images), axis=0)
+    images, density = generator.comparable(images, mean)
     values = array_namespace(images).empty((len(images), len(guesses.latents)))
     for m, warped in enumerate(guesses.warped):
         repeated = np.repeat(warped[None], len(images), axis=0)
-        values[:, m] = likelihood.log_likelihood(repeated, images, precision)
+        values[:, m] = likelihood.log_likelihood(repeated, images, precision) + density
     values *= generator.settings.decimation
     values += generator.log_prior(guesses.latents)
     best: Float64Array = guesses.latents[values.argmax(axis=1)]

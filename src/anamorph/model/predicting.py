@@ -102,7 +102,10 @@ class Predictor:
         def explain(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             here = located(generator, observed)
-            return here.expected_images(encode(here, observed).latents)
+            expected = here.expected_images(encode(here, observed).latents)
+            if not here.settings.matches_intensities:
+                return expected
+            return here.matched(observed, expected).undone(expected)
 
         return self._filled(self._empty_images(len(images)), explain)
 
@@ -225,7 +228,11 @@ class Predictor:
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
-            deviations[part] = to_host(np.where(is_missing, np.sqrt(variance), 0))
+            deviation = np.sqrt(variance)
+            if generator.settings.matches_intensities:
+                matched = generator.matched(observed, expected)
+                expected, deviation = matched.undone(expected), deviation / matched.gain
+            deviations[part] = to_host(np.where(is_missing, deviation, 0))
             return np.where(is_missing, expected, observed)
 
         return self._filled(self._empty_images(len(images)), fill), deviations

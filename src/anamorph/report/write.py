@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence, Sized
-from datetime import date
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -36,6 +34,7 @@ from anamorph.report.markup import (
 )
 from anamorph.report.measures import Examined, ModeShares, examine, mode_shares
 from anamorph.report.outliers import outliers_section
+from anamorph.report.page import read_part, write_page
 from anamorph.report.sections import (
     fit_section,
     fits_section,
@@ -47,17 +46,8 @@ from anamorph.report.sections import (
     warps_section,
 )
 from anamorph.storage.errors import WriteError
-from anamorph.storage.replace import replacing
 
-_FOLDER = files("anamorph.report")
-
-
-def _read(name: str) -> str:
-    """Return the text of a file of this package."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-CITATION = Template(_read("citation.html").rstrip()).substitute(version=__version__)
+CITATION = Template(read_part("citation.html").rstrip()).substitute(version=__version__)
 
 
 def write_report(
@@ -126,10 +116,8 @@ def write_report(
         sections = _make_sections(
             model, shares, examined, codes, names, labels, label_name, measured
         )
-    title = title or "Shape and appearance model"
-    page = _fill_page(model, shares, sections, title, _link_to(explorer, path))
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    summary = _summarise(model, shares) + _link_to(explorer, path)
+    write_page(path, title or "Shape and appearance model", summary, sections)
     return path
 
 
@@ -202,25 +190,6 @@ def _link_to(explorer: str | os.PathLike[str] | None, report: Path) -> str:
     except ValueError:  # on another drive
         address = there.as_uri()
     return f'<p><a href="{escape(address)}">Move the latents and see the images</a></p>'
-
-
-def _fill_page(
-    model: ShapeAppearanceModel,
-    shares: ModeShares,
-    sections: list[Section],
-    title: str,
-    explorer: str,
-) -> str:
-    return Template(_read("page.html")).substitute(
-        title=escape(title),
-        version=__version__,
-        date=date.today().isoformat(),
-        style=_read("style.css"),
-        script=_read("enlarge.js"),
-        contents="\n".join(section.link for section in sections),
-        summary=_summarise(model, shares) + explorer,
-        sections="\n".join(section.html for section in sections),
-    )
 
 
 def _summarise(model: ShapeAppearanceModel, shares: ModeShares) -> str:

@@ -64,7 +64,7 @@ def explore(
     if latents is None and len(given.arguments) == 1 and given.arguments[0].endswith(".tsv"):
         given, latents = replace(given, arguments=[]), Path(given.arguments[0])
     model = model_arguments.load()
-    found = given.find() if given.arguments else None
+    found = given.find() if given.are_given else None
     model_arguments.reserve([output], [latents, *given.inputs(found)])
     shown = _read_people(model, given, latents)
     is_encoding = "images" in shown and "latents" not in shown
@@ -86,13 +86,13 @@ def _read_people(
 
     shown: dict[str, Any] = {}
     covariates: dict[str, Any] = {}
-    if given.arguments:
+    if given.are_given:
         found = given.find()
         shown |= {"images": given.open_for(model, found), "names": found.names}
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
         rows = list(range(len(names)))
-        if given.arguments:
+        if given.are_given:
             rows = find_rows(given, found, names, table)
         shown.setdefault("names", names)
         shown["latents"] = latents[rows]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from anamorph.cli.terminal import options
+from anamorph.cli.terminal.derivatives import tables_beside, write_tables_beside
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
@@ -32,7 +33,8 @@ EXAMPLES = """[bold]Examples[/bold]
 anamorph fit scans/ -o brains.safetensors --components 20
 anamorph fit 'faces/*.png' -o faces.safetensors --preset faces -k 32
 anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
-anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
+anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors
+anamorph fit --bids dataset --suffix T1w -o dataset/derivatives/anamorph/t1.safetensors"""
 
 
 @options.command()
@@ -90,6 +92,7 @@ def fit_files(
     found = given.find_several()
     _check_components(arguments, len(found), settings)
     table = path_beside(output, ".latents.tsv")
+    joined = tables_beside(output, found)
     inputs = [*given.inputs(found), settings.config, reference]
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
@@ -102,7 +105,7 @@ def fit_files(
     with Outputs([output, table], table) as outputs:
         is_finished = outputs.finish_interrupted(identity)
         if not is_finished:
-            check_free([output, table], force=force)
+            check_free([output, table, *joined], force=force)
         from anamorph.estimator import ShapeAppearanceModel  # slow, unlike the checks
 
         if is_finished:  # killed while its results were given their names
@@ -112,6 +115,7 @@ def fit_files(
             opened = partial(given.open_to_fit, model, found, pad, reference)
             _fit(fit_model, model, messages, opened, len(found), checkpoint)
             _write(outputs, model, found, {"model": output, "table": table}, checkpoint, identity)
+            write_tables_beside(output, given, found, model.latents_, "anamorph fit")
         _tell(model, found, output, table, messages)
 
 

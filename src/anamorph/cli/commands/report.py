@@ -10,7 +10,7 @@ import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.images import ImageArguments, ImageList, OptionalImageArguments
+from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages
 from anamorph.cli.terminal.models import ModelArguments
 from anamorph.cli.terminal.places import path_beside
@@ -64,7 +64,7 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
     model_arguments: ModelArguments,
-    given: OptionalImageArguments,
+    given: ImageArguments,
     messages: Messages,
 ) -> None:
     """Write one HTML page about a model: its modes, samples and how it was fitted.
@@ -78,7 +78,7 @@ def report(
     from anamorph.report import write_report
 
     model = model_arguments.load()
-    found = given.find() if given.arguments else None
+    found = given.find() if given.are_given else None
     model_arguments.reserve([output], [latents, explorer, *given.inputs(found)])
     if found is None:
         shown = _read_known_latents(model, model_arguments.model_file, latents, messages)
