@@ -572,7 +572,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return the images and deviations of `impute`, always with channels first."""
         images = self.checked_images(X)
         with shown_in_notebook(self.verbose, "Imputing images"):
-            imputed, deviations = self._imputer.impute(images)
+            imputed, deviations = self.imputer_.impute(images)
         if self.image_format_.scale is not None:  # what was observed comes back as it was
             for n in range(len(images)):
                 imputed[n] = images.unscaled(n, imputed[n])
@@ -604,7 +604,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         latents : array of shape (n_samples * N, K)
         """
         check_integer("n_samples", n_samples, 1)
-        posterior = self._imputer.posterior(self.checked_images(X))
+        posterior = self.imputer_.posterior(self.checked_images(X))
         factor = np.linalg.cholesky(posterior.covariance)
         shape = (n_samples, *posterior.latents.shape, 1)
         noise = np.random.default_rng(random_state).standard_normal(shape)
@@ -693,7 +693,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         return Predictor(self.generator_, self.machine)
 
     @property
-    def _imputer(self) -> Predictor:
+    def imputer_(self) -> Predictor:
         """What predicts hidden voxels, as sure of others as it should be."""
         generator = replace(self.generator_, settings=self._settings.for_prediction)
         return Predictor(generator, self.machine)
