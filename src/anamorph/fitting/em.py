@@ -37,6 +37,7 @@ from anamorph.fitting.leave_one_out import best_weight
 from anamorph.fitting.objective import (
     LatentSums,
     approximate_evidence,
+    gain_of_turn,
     joint_log_probability,
 )
 from anamorph.fitting.regularisation import BasisName, Regularisation, stepped
@@ -230,7 +231,7 @@ class Fit:
 
     def _iterate_once(self, state: State, shape_derivatives: Sums) -> tuple[State, Sums]:
         """Return the next state, and the shape derivatives there."""
-        before = self._joint(
+        start = before = self._joint(
             shape_derivatives.scalar("log_likelihood"), state.parameters, state.latents
         )
         state, before, appearance_derivatives = self._update_shape_basis(
@@ -238,7 +239,7 @@ class Fit:
         )
         state, before = self._update_appearance_basis(state, before, appearance_derivatives)
         state, before, latent_mean = self._update_latents(state, before)
-        return self._update_mean(state, before, latent_mean)
+        return self._update_mean(state, before, latent_mean, start)
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 
@@ -346,14 +347,14 @@ class Fit:
     # ---- mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu), then T and A
 
     def _update_mean(
-        self, state: State, before: float, latent_mean: Float64Array
+        self, state: State, before: float, latent_mean: Float64Array, start: float
     ) -> tuple[State, Sums]:
         """Centre the latents, update the mean, then orthogonalise; return the shape derivatives.
 
         Centring alone lowers F, and the mean makes up for it: if the two together do not, even
         with shorter steps of the mean, both are taken back. T and A follow from sums that are
         known before the mean is tried: the trial turns the latents too, and brings along the
-        shape derivatives that the next iteration needs.
+        shape derivatives that the next iteration needs. F was `start` when the iteration began.
         """
         old, n_images = state.parameters, state.latents.n_images
         direction = self._mean_direction(old, centring=Move.by(-latent_mean))
@@ -374,9 +375,10 @@ class Fit:
                 derivatives.scalar("log_likelihood"), replace(old, mean=mean), centred
             )
             if self._is_good(before, after):
-                state = replace(turned, parameters=candidate)
-                return self._with_objective(state, derivatives), derivatives
-        return self._keep_mean(state, transform, latent_mean)
+                end = replace(turned, parameters=candidate)
+                gain = after - start + self._gain_of_turn(replace(state, latents=centred), end)
+                return self._with_objective(end, derivatives, gain), derivatives
+        return self._keep_mean(state, transform, latent_mean, start)
 
     def _mean_direction(self, parameters: Parameters, centring: Move) -> Float32Array:
         """Return (H^mu + N L)^-1 (g^mu + N L mu), (C, *space), of centred latents."""
@@ -388,7 +390,7 @@ class Fit:
         ).astype(np.float32)
 
     def _keep_mean(
-        self, state: State, transform: Float64Array, latent_mean: Float64Array
+        self, state: State, transform: Float64Array, latent_mean: Float64Array, start: float
     ) -> tuple[State, Sums]:
         """Take turn and centring back, and orthogonalise what was before."""
         logger.info("The mean and the centre of the latents stay as they are")
@@ -397,7 +399,9 @@ class Fit:
         transform, turned = self._orthogonalise(state)
         self.sites.publish(turned.parameters)
         derivatives = self.sites.ask("shape_derivatives", move=Move.turning(transform))
-        return self._with_objective(turned, derivatives), derivatives
+        after = self._joint(derivatives.scalar("log_likelihood"), state.parameters, state.latents)
+        gain = after - start + self._gain_of_turn(state, turned)
+        return self._with_objective(turned, derivatives, gain), derivatives
 
     def _orthogonalise(self, state: State) -> tuple[Float64Array, State]:
         """Return T (Algorithm 8), and the state in which z became T z, with A as it is then."""
@@ -426,19 +430,31 @@ class Fit:
 
     # ---- F, which no step lowers, and the objective that people see
 
-    def _with_objective(self, state: State, derivatives: Sums) -> State:
-        """Return the state with its objective appended."""
-        value = approximate_evidence(
-            derivatives.scalar("log_likelihood"),
-            state.latents,
-            state.parameters.basis_energy,
-            self.regularisation.mean_energy(state.parameters.mean),
-            self.settings.balance,
+    def _with_objective(self, state: State, derivatives: Sums, gain: float) -> State:
+        """Return the state with its objective appended, given what the iteration gained."""
+        if state.objective:
+            value = state.objective[-1] + gain
+        else:
+            value = approximate_evidence(
+                derivatives.scalar("log_likelihood"),
+                state.latents,
+                state.parameters.basis_energy,
+                self.regularisation.mean_energy(state.parameters.mean),
+                self.settings.balance,
+                self.settings.prior_dof,
+            )
+        return replace(state, objective=(*state.objective, value))
+
+    def _gain_of_turn(self, before: State, after: State) -> float:
+        """Return by how much a turn of the latents, and A as it is then, raise the objective."""
+        return self.settings.balance[0] * gain_of_turn(
+            before.latents,
+            before.parameters.latent_precision,
+            before.parameters.basis_energy,
+            after.latents,
+            after.parameters.basis_energy,
             self.settings.prior_dof,
         )
-        if state.objective and value < state.objective[-1] - slack(value):
-            logger.info("The objective fell from %.7g to %.7g", state.objective[-1], value)
-        return replace(state, objective=(*state.objective, value))
 
     def _check_rise(self, name: str, before: float, after: float) -> None:
         if after < before - 10 * slack(before):
