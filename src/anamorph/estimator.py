@@ -23,9 +23,10 @@ from anamorph.fitting.em import Fit
 from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.run import Ending, Progress, duration, run_fit, told
+from anamorph.fitting.run import Checkpoints, Ending, Progress, duration, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
+from anamorph.fitting.validation import Validation, best_iteration
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.errors import ImageError
@@ -170,7 +171,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     noise_variance_ : array of shape (C,)
         1 where the likelihood has none.
     objective_ : list of float
-        Approximate log evidence after each iteration.
+        What the fit raises, after each iteration: an approximate log evidence.
+    validation_ : list of float
+        Mean log evidence of held-out images after each iteration, if there were any.
+    best_iteration_ : int or None
+        The iteration, from 1, at which that is best.
     n_iter_ : int
         How many iterations were done.
     n_features_in_ : int
@@ -297,6 +302,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
+        validation: Images | None = None,
     ) -> ShapeAppearanceModel:
         """Learn mean, modes and latents from images.
 
@@ -313,6 +319,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Written after every iteration, and resumed from if it exists.
         callback : callable, optional
             Called with the `Progress` after every iteration.
+        validation : images, optional
+            Images that take no part in the fit, and whose evidence is found after every iteration
+            (`validation_`): they are encoded each time, which takes about as long as three
+            iterations with as many images.
 
         Returns
         -------
@@ -320,7 +330,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             This model, fitted.
         """
         return self.fit_at(
-            self._local_sites, X, start=start, checkpoint=checkpoint, callback=callback
+            self._local_sites,
+            X,
+            start=start,
+            checkpoint=checkpoint,
+            callback=callback,
+            validation=validation,
         )
 
     def fit_at(
@@ -331,6 +346,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
+        validation: Images | None = None,
     ) -> ShapeAppearanceModel:
         """Do what `fit` does, with images that other processes hold (see `anamorph.cluster`).
 
@@ -339,7 +355,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         open_sites : callable
             From opened images, settings and starting latents (N, K) or None to the sites that
             hold the images, which check every image first.
-        X, start, checkpoint, callback
+        X, start, checkpoint, callback, validation
             As in `fit`.
 
         Returns
@@ -353,13 +369,17 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
+        held_out = None if validation is None else self._open_like(images, validation)
 
         held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
         with held, self.machine.threads():
             sites = open_sites(images, settings, starting)
-            checkpoints = None
+            checkpoints: Checkpoints | None = None
             if checkpoint is not None:
                 checkpoints = CheckpointFile(checkpoint, sites, settings, seed, len(images))
+            watch = None
+            if held_out is not None:
+                checkpoints = watch = Validation(held_out, settings, self.machine, checkpoints)
             try:
                 state = run_fit(
                     Fit(sites, settings),
@@ -373,7 +393,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     f"{error}; suspected: {suspected_cause(images, settings)}"
                     + _told_of_checkpoint(checkpoint)
                 ) from None
-        self._take(state.beside(np), settings, images)
+        self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
         self.latents_ = sites.latents
         warn_of_folds(self._predictor, self.latents_)
         return self
@@ -399,7 +419,32 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         images.check(for_fit=True)
         return LocalSites([place_cohort(self.machine, images, settings, images.identities, start)])
 
-    def _take(self, state: State, settings: Settings, images: _Described) -> None:
+    def _open_like(self, images: ImageCollection, others: Images) -> ImageCollection:
+        """Return other images as a collection of the same format and grid."""
+        _refuse_foreign(others)
+        if is_list_of_files(others):
+            origin = Origin(len(images), images.affine, images.pad)
+            opened: ImageCollection = FileImages(
+                cast(Sequence[Any], others),
+                self.likelihood,
+                self.channel_axis,
+                like=images.format,
+                pad=origin.pad,
+                onto=None if origin.affine is None else origin.inner_grid(images.format.space),
+            )
+        else:
+            opened = open_images(others, self.likelihood, self.channel_axis, like=images.format)
+        opened.format.check_like(images.format, opened.name(0))
+        opened.check(for_fit=False)
+        return opened
+
+    def _take(
+        self,
+        state: State,
+        settings: Settings,
+        images: _Described,
+        validation: Sequence[float] = (),
+    ) -> None:
         """Become the model at the end of a fit."""
         origin = Origin(
             state.latents.n_images,
@@ -408,6 +453,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             state.seconds,
             images.suffix,
             getattr(images, "typical", None),  # which sites do not tell
+            tuple(validation),
         )
         objective = list(state.objective)
         settings = replace(settings, prediction_weight=state.prediction_weight)
@@ -426,6 +472,17 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """What the model was fitted with: the arguments, and the defaults where there were none."""
         check_is_fitted(self, "mean_")
         return self._settings
+
+    @property
+    def validation_(self) -> list[float]:
+        """Mean log evidence of held-out images after each iteration; empty without such images."""
+        check_is_fitted(self, "mean_")
+        return list(self.origin_.validation)
+
+    @property
+    def best_iteration_(self) -> int | None:
+        """The iteration, from 1, at which that is best; None without held-out images."""
+        return best_iteration(self.validation_)
 
     @property
     def generator_(self) -> Generator:
