@@ -176,6 +176,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Mean log evidence of held-out images after each iteration, if there were any.
     best_iteration_ : int or None
         The iteration, from 1, at which that is best.
+    effective_voxels_ : float or None
+        How many voxels with independent residuals an image is worth.
     n_iter_ : int
         How many iterations were done.
     n_features_in_ : int
@@ -456,7 +458,11 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             tuple(validation),
         )
         objective = list(state.objective)
-        settings = replace(settings, prediction_weight=state.prediction_weight)
+        settings = replace(
+            settings,
+            prediction_weight=state.prediction_weight,
+            independent_share=state.independent_share,
+        )
         self._set_fitted(images.format, settings, state.parameters, objective, origin)
 
     # ---- using a fitted model
@@ -483,6 +489,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def best_iteration_(self) -> int | None:
         """The iteration, from 1, at which that is best; None without held-out images."""
         return best_iteration(self.validation_)
+
+    @property
+    def effective_voxels_(self) -> float | None:
+        """How many voxels with independent residuals an image is worth, at most all of them.
+
+        It is their number over the sum of squared autocorrelations of Pearson residuals, estimated
+        at the end of a fit with ``decimation="auto"``; None otherwise.
+        """
+        share = self.settings_.independent_share
+        return None if share is None else share * math.prod(self.settings_.space)
 
     @property
     def generator_(self) -> Generator:

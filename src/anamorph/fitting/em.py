@@ -33,6 +33,7 @@ import numpy as np
 
 from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Float32Array, Float64Array
+from anamorph.fitting.autocorrelation import independent_share
 from anamorph.fitting.leave_one_out import best_weight
 from anamorph.fitting.objective import (
     LatentSums,
@@ -191,14 +192,22 @@ class Fit:
             inverse_scatter=np.linalg.inv(latents.scatter + self._penalty_scatter(state)),
             n_images=latents.n_images,
         )
-        weight, parameters = best_weight(sums["errors_by_weight"]), state.parameters
+        parameters, ratio = state.parameters, 1.0
         if likelihood.has_noise:
             precision = likelihood.noise_precision(sums["squares"], sums["observed"])
             # What was tried was a weight on the precision that the fit had.
-            weight *= float((parameters.noise_precision / precision).mean())
+            ratio = float((parameters.noise_precision / precision).mean())
             parameters = replace(parameters, noise_precision=precision)
-        weight = min(1.0, weight * self.settings.decimation)
-        return replace(state, parameters=parameters, prediction_weight=weight)
+        share = independent_share(
+            sums["correlation"], sums["squared_correlation"], latents.n_images
+        )
+        weight = ratio * best_weight(sums["errors_by_weight"], min(1.0, share / ratio))
+        return replace(
+            state,
+            parameters=parameters,
+            prediction_weight=min(1.0, weight * self.settings.decimation),
+            independent_share=share,
+        )
 
     def _penalty_scatter(self, state: State) -> Float64Array:
         """Return what the penalties of the bases add to ZZ', where images determine the bases.

@@ -48,6 +48,8 @@ class State:
         Duration of each iteration.
     prediction_weight : float, optional
         Weight of the likelihood of new images, once the fit is finished and if it was estimated.
+    independent_share : float, optional
+        Effective number of voxels over their number, found with that weight.
     """
 
     parameters: Parameters
@@ -57,6 +59,7 @@ class State:
     turn: Turn | None = None
     seconds: tuple[float, ...] = ()
     prediction_weight: float | None = None
+    independent_share: float | None = None
 
     def beside(self, array: object) -> State:
         """Return the same with mean and bases where an array is, in memory or on a GPU."""

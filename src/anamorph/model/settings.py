@@ -113,6 +113,8 @@ class Settings:
     prediction_weight : float, optional
         Weight of the log-likelihood where hidden voxels of new images are predicted; that of the
         fit by default.
+    independent_share : float, optional
+        Effective number of voxels of an image over their number, where a fit has estimated it.
     """
 
     likelihood_name: str
@@ -129,6 +131,7 @@ class Settings:
     decimation: float
     estimates_weight: bool = False
     prediction_weight: float | None = None
+    independent_share: float | None = None
 
     @property
     def for_prediction(self) -> Settings:
@@ -236,6 +239,7 @@ def completed_settings(
         decimation=1.0 if is_estimated else arguments["decimation"],
         estimates_weight=is_estimated,
         prediction_weight=None,
+        independent_share=None,
         **penalties,
     )
 
