@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from anamorph import ShapeAppearanceModel, preset
+from anamorph.arrays.devices import array_namespace, beside
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.latents import draw_latents, log_determinant
 from anamorph.model.curvature import average_curvature, exact_derivatives
@@ -156,10 +157,11 @@ def importance(
     factor = np.linalg.cholesky(covariance)
     n_images, n_latents = mean.shape
     scale = 1.1  # wider than the posterior, so that weights are bounded
-    weights, samples = np.empty((n_draws, n_images)), np.empty((n_draws, n_images, n_latents))
+    xp = array_namespace(mean)
+    weights, samples = xp.empty((n_draws, n_images)), xp.empty((n_draws, n_images, n_latents))
     half = 0.5 * (log_determinant(generator.prior_precision) + np.linalg.slogdet(covariance)[1])
     for m in range(n_draws):
-        noise = draws.standard_normal((n_images, n_latents))
+        noise = beside(mean, draws.standard_normal((n_images, n_latents)))
         samples[m] = mean + scale * (factor @ noise[..., None])[..., 0]
         appearance = generator.appearance(samples[m])
         displacement = generator.displacement(samples[m])

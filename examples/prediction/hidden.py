@@ -214,7 +214,13 @@ def main() -> None:
     options.add_argument("--work", type=Path, default=Path("paper-work/prediction"))
     options.add_argument("--out", type=Path, default=Path("docs/results/prediction"))
     options.add_argument("--only", nargs="+", choices=list(DATASETS), default=list(DATASETS))
-    options.add_argument("--latents", nargs="+", type=int, default=list(NUMBERS_OF_LATENTS))
+    options.add_argument(
+        "--latents",
+        nargs="*",
+        type=int,
+        default=list(NUMBERS_OF_LATENTS),
+        help="their numbers; none of them for baselines alone",
+    )
     options.add_argument("--splits", type=int, default=N_SPLITS)
     options.add_argument("--seed", type=int, default=0, help="of the first split; others follow")
     options.add_argument("--processes", type=int, default=1)

@@ -397,7 +397,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 ) from None
         self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
         self.latents_ = sites.latents
-        warn_of_folds(self._predictor, self.latents_)
+        warn_of_folds(self.predictor_, self.latents_)
         return self
 
     def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
@@ -542,7 +542,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         if not return_cov:
             return self.encode(X).latents
-        posterior = self._predictor.posterior(self.checked_images(X))
+        posterior = self.predictor_.posterior(self.checked_images(X))
         return posterior.latents, posterior.covariance
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
@@ -551,7 +551,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        predictor = self._predictor
+        predictor = self.predictor_
         with shown_in_notebook(self.verbose, "Encoding images"):
             encoded = predictor.encode(self.checked_images(X))
         warn_of_folds(predictor, encoded.latents)
@@ -589,14 +589,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if part != "both":
             raise ValueError(f"part must be 'both' where a covariance is given, got {part!r}")
         posterior = self._checked_posterior(Z, covariance)
-        return self.image_format_.to_user(self._predictor.posterior_images(posterior))
+        return self.image_format_.to_user(self.predictor_.posterior_images(posterior))
 
     def expected_images(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
         latents = self._checked_latents(Z)
         check_choice("part", part, PARTS)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
-            return self._predictor.expected_images(
+            return self.predictor_.expected_images(
                 latents, warped=part != "appearance", coloured=part != "shape"
             )
 
@@ -607,14 +607,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError(
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
-        return self._predictor.log_likelihood(images, latents)
+        return self.predictor_.log_likelihood(images, latents)
 
     def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
         An image is the warped appearance: its value at x is that at x + displacement(x).
         """
-        return self._predictor.displacement(self._checked_latents(Z))
+        return self.predictor_.displacement(self._checked_latents(Z))
 
     @overload
     def impute(self, X: Images, *, return_std: Literal[False] = False) -> Array: ...  # noqa: N803
@@ -706,7 +706,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         latents = draw_latents(self.latent_precision_, int(n_samples), generator)
         if not noise:
             return self.inverse_transform(latents), latents
-        expected = self._predictor.expected_images(latents)
+        expected = self.predictor_.expected_images(latents)
         drawn = self.settings_.likelihood.draw(expected, self.noise_variance_, generator)
         return self._format.to_user(drawn), latents
 
@@ -762,7 +762,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_features_in_ = n_channels * math.prod(image_format.space)
 
     @property
-    def _predictor(self) -> Predictor:
+    def predictor_(self) -> Predictor:
+        """What encodes and draws images, where the model works."""
         return Predictor(self.generator_, self.machine)
 
     @property

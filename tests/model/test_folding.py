@@ -24,11 +24,11 @@ def amplified(model, factor, **changes):
     settings = replace(model.settings_, **changes)
     parameters = model.generator_.parameters
     larger = replace(parameters, shape_basis=parameters.shape_basis * np.float32(factor))
-    return replace(model._predictor, generator=Generator(settings, larger))
+    return replace(model.predictor_, generator=Generator(settings, larger))
 
 
 def test_usual_warps_do_not_fold(model):
-    folds = find_folds(model._predictor, model.latents_)
+    folds = find_folds(model.predictor_, model.latents_)
     assert (folds.n_images, folds.n_voxels, folds.n_checked) == (0, 0, 10)
     assert folds.smallest > 0
 
@@ -58,14 +58,14 @@ def test_steps_that_cure_folds_are_named(model):
 def test_of_many_images_those_with_the_largest_warps_are_looked_at(model, monkeypatch):
     monkeypatch.setattr(folding, "_MOST_CHECKED", 2)
     latents = np.concatenate([np.zeros((5, 3)), 60 * model.latents_[:1], np.zeros((5, 3))])
-    folds = find_folds(model._predictor, latents)
+    folds = find_folds(model.predictor_, latents)
     assert folds.n_checked == 2
     assert folds.n_images == 1
 
 
 def test_a_model_without_shape_does_not_fold():
     model = ShapeAppearanceModel(2, latents="appearance", n_iter=1).fit(blobs(6, (8, 8)))
-    assert find_folds(model._predictor, model.latents_).n_checked == 0
+    assert find_folds(model.predictor_, model.latents_).n_checked == 0
 
 
 def test_a_fit_and_an_encoding_say_that_warps_fold(caplog):

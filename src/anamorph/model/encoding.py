@@ -175,6 +175,24 @@ class Encoded:
             *map(to_host, (self.latents, self.log_evidence, self.n_shootings, self.covariance))
         )
 
+    def improved(self, which: IntArray, others: Encoded) -> Encoded:
+        """Return the same with other encodings of some images, where they have more evidence.
+
+        Parameters
+        ----------
+        which : (n,) integers
+            The images that were encoded otherwise.
+        others : Encoded
+            Of these n images. Their shootings add to those before.
+        """
+        latents, evidence = self.latents.copy(), self.log_evidence.copy()
+        n_shootings = self.n_shootings.copy()
+        n_shootings[which] += others.n_shootings
+        is_better = others.log_evidence > evidence[which]
+        latents[which[is_better]] = others.latents[is_better]
+        evidence[which[is_better]] = others.log_evidence[is_better]
+        return Encoded(latents, evidence, n_shootings)
+
     @classmethod
     def joined(cls, parts: Sequence[Encoded]) -> Encoded:
         """Return the parts of a collection of images as one."""
@@ -194,6 +212,7 @@ def encode(
     tolerance: float = 0.004,
     start: Float64Array | None = None,
     *,
+    second_start: bool = False,
     exact_curvature: bool = False,
     with_covariance: bool = False,
 ) -> Encoded:
@@ -214,6 +233,8 @@ def encode(
     start : (N, K), optional
         Latents to start from. By default the better of two: what a regression on the image says,
         and the most probable of the model's own guesses.
+    second_start : bool
+        Whether to start from the worse of the two instead, which may end in a better optimum.
     exact_curvature : bool
         Whether evidence and covariance use the exact effect of the latents on the image, found by
         K more shootings, or the approximate effect that steps are made with, as is the default.
@@ -224,6 +245,8 @@ def encode(
     -------
     Encoded
     """
+    if second_start:
+        start = second_starts(generator, images)
     if start is None:
         guess, value = best_guesses(generator, images)
         descent = Descent(generator, images, guess, value, exact_curvature=exact_curvature)
@@ -264,3 +287,14 @@ def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Flo
     values += generator.log_prior(guesses.latents)
     best: Float64Array = guesses.latents[values.argmax(axis=1)]
     return best, values.max(axis=1)
+
+
+def second_starts(generator: Generator, images: Array) -> Float64Array:
+    """Return the latents (N, K) that `encode` looks at and does not start from."""
+    guess, value = best_guesses(generator, images)
+    regressed = generator.guesses.regressed(images)
+    displacement = generator.displacement(regressed)
+    other = generator.log_likelihood(generator.appearance(regressed), displacement, images)
+    other += generator.log_prior(regressed)
+    second: Float64Array = np.where((other > value)[:, None], guess, regressed)
+    return second

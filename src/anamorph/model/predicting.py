@@ -72,11 +72,19 @@ class Predictor:
         with machine.threads():
             return planner.run(run_task, n_images)
 
-    def encode(self, images: ReadableImages) -> Encoded:
-        """Return the latents and the log evidence of images, and what finding them cost."""
+    def encode(self, images: ReadableImages, *, second_start: bool = False) -> Encoded:
+        """Return the latents and the log evidence of images, and what finding them cost.
+
+        Parameters
+        ----------
+        images : ReadableImages
+        second_start : bool
+            Whether to start from the second best place, and not from the best, as by default.
+        """
 
         def encode_part(generator: Generator, part: slice) -> Encoded:
-            return encode(generator, generator.own(images.read(part))).to_host()
+            some = generator.own(images.read(part))
+            return encode(generator, some, second_start=second_start).to_host()
 
         parts = self.in_parts(encode_part, len(images))
         return Encoded.joined(parts)
