@@ -27,6 +27,7 @@ from anamorph.fitting.run import Checkpoints, Ending, Progress, duration, run_fi
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.fitting.validation import Validation, best_iteration
+from anamorph.geometry.pose import pose_names
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.errors import ImageError
@@ -124,6 +125,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         reconstruct.
     prior_dof : float, optional
         nu_0, the weight (in images) of the prior that latents are white; K by default.
+    align : {"none", "translation", "rigid", "similarity", "affine"}
+        What a pose of each image may do to bring it onto the template; "none": images must be
+        roughly aligned to begin with.
     n_iter : int
         Number of EM iterations.
     tol : float, optional
@@ -166,6 +170,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Wv, in voxels.
     latents_ : array of shape (N, K)
         Of the images that the model was fitted to; not stored with the model.
+    poses_ : array of shape (N, P)
+        Poses of these images, see `pose_names`; P is 0 without `align`. Not stored with the model.
     latent_precision_, prior_precision_ : arrays of shape (K, K)
         A, and P = lambda_1 A + lambda_2 C.
     noise_variance_ : array of shape (C,)
@@ -208,6 +214,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         mean_penalty: Sequence[float] | None = None,
         balance: Sequence[float] = (1.0, 1.0),
         prior_dof: float | None = None,
+        align: str = "none",
         n_iter: int = 20,
         tol: float | None = None,
         n_steps: int = 8,
@@ -229,6 +236,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.mean_penalty = mean_penalty
         self.balance = balance
         self.prior_dof = prior_dof
+        self.align = align
         self.n_iter = n_iter
         self.tol = tol
         self.n_steps = n_steps
@@ -396,7 +404,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     + _told_of_checkpoint(checkpoint)
                 ) from None
         self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
-        self.latents_ = sites.latents
+        self.latents_, self.poses_ = sites.latents, sites.poses
         warn_of_folds(self.predictor_, self.latents_)
         return self
 
@@ -556,6 +564,45 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             encoded = predictor.encode(self.checked_images(X))
         warn_of_folds(predictor, encoded.latents)
         return encoded
+
+    @property
+    def pose_names_(self) -> tuple[str, ...]:
+        """What the coordinates of a pose are: shifts in mm, turns in radian, logarithms of zooms.
+
+        See `anamorph.geometry.pose`.
+        """
+        return pose_names(self.settings_.align, self.settings_.n_dims)
+
+    def poses(self, X: Images) -> Float64Array:  # noqa: N803
+        """Return the most probable poses of images, (N, P): see `pose_names_`."""
+        with shown_in_notebook(self.verbose, "Aligning images"):
+            return self.predictor_.poses(self.checked_images(X))
+
+    def reconstruct(self, X: Images) -> Array:  # noqa: N803
+        """Return images as the model explains them, in their own pose and on their own grid.
+
+        Parameters
+        ----------
+        X : images
+            NaN is missing.
+
+        Returns
+        -------
+        array of the shape of X
+            Expected images, intensities in the units of X; for label maps probabilities, with
+            classes last.
+        """
+        return self.image_format_.to_user(self.reconstructed_images(X))
+
+    def reconstructed_images(self, X: Images) -> Array:  # noqa: N803
+        """Return what `reconstruct` does, always with channels first: (N, C, *space)."""
+        images = self.checked_images(X)
+        with shown_in_notebook(self.verbose, "Reconstructing images"):
+            explained = self.predictor_.reconstruct(images)
+        if self.image_format_.scale is not None:
+            for n in range(len(images)):
+                explained[n] = images.unscaled(n, explained[n])
+        return explained
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""

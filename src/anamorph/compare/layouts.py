@@ -23,6 +23,7 @@ from anamorph.images.errors import ImageError
 from anamorph.images.hidden import Boxes, HiddenImages
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.checks import ArgumentError, check_choice, checked_components, checked_seed
+from anamorph.model.finding import located
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import LAYOUTS
 from anamorph.model.posterior import expect_images, find_posterior
@@ -219,8 +220,9 @@ def score_hidden(
 
     def score(generator: Generator, part: slice) -> tuple[Float64Array, Float64Array, IntArray]:
         likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
-        posterior = find_posterior(generator, generator.own(images.read(part)))
-        expected, _ = expect_images(generator, posterior)
+        observed = generator.own(images.read(part))
+        here = located(generator, observed)
+        expected, _ = expect_images(here, find_posterior(here, observed))
         truth = generator.own(images.read_hidden(part))
         errors = np.square(expected.astype(np.float64) - truth)
         within_image = tuple(range(1, truth.ndim))

@@ -48,6 +48,12 @@ def _device_names() -> tuple[str, ...]:
     return DEVICES
 
 
+def _alignments() -> tuple[str, ...]:
+    from anamorph.geometry.pose import ALIGNMENTS
+
+    return ALIGNMENTS
+
+
 def _weights(count: int) -> Accepted:
     def check(name: str, value: Any) -> tuple[float, ...]:
         from anamorph.geometry.fields import check_penalty
@@ -242,6 +248,12 @@ _TABLE = (
         none_means="that of the files, or 1",
         flag="--voxel-size", typed="NUMBERS", label="Voxel size",
         shown=lambda size: " × ".join(f"{length:.4g}" for length in size),
+    ),
+    Hyperparameter(
+        "align", "none", choices(_alignments), MODEL,
+        "What poses may do to bring images onto the template: none, translation, rigid, "
+        "similarity or affine",
+        flag="--align", label="Alignment",
     ),
     Hyperparameter(
         "n_iter", 20, integers(0), FITTING,

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from anamorph.arrays.typing import Float64Array
 from anamorph.geometry.fields import check_voxel_size
+from anamorph.geometry.pose import NONE, PoseFrame
 from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood
@@ -115,6 +116,8 @@ class Settings:
         fit by default.
     independent_share : float, optional
         Effective number of voxels of an image over their number, where a fit has estimated it.
+    align : str
+        What poses of images may do; "none" by default, and for models that know no poses.
     """
 
     likelihood_name: str
@@ -132,6 +135,17 @@ class Settings:
     estimates_weight: bool = False
     prediction_weight: float | None = None
     independent_share: float | None = None
+    align: str = NONE
+
+    @cached_property
+    def frame(self) -> PoseFrame:
+        """The grid and the group of poses."""
+        return PoseFrame(self.align, self.space, self.voxel_size)
+
+    @property
+    def has_poses(self) -> bool:
+        """Whether images have poses."""
+        return self.align != NONE
 
     @property
     def for_prediction(self) -> Settings:
@@ -240,6 +254,7 @@ def completed_settings(
         estimates_weight=is_estimated,
         prediction_weight=None,
         independent_share=None,
+        align=arguments.get("align", NONE),
         **penalties,
     )
 

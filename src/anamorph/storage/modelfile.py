@@ -242,12 +242,15 @@ def _affine_from(rows: Any) -> Affine | None:
 
 def parameter_arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:
     """Return the arrays of parameters by their names, in the order of `Parameters`."""
-    return {name: getattr(parameters, name) for name in _PARAMETER_ARRAYS}
+    arrays = {name: getattr(parameters, name) for name in _PARAMETER_ARRAYS}
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
     """Return parameters from a dict of arrays by their names."""
-    named: dict[str, Any] = {name: arrays[name] for name in _PARAMETER_ARRAYS}
+    named: dict[str, Any] = {
+        name: arrays[name] for name in _PARAMETER_ARRAYS if name in arrays or name != "background"
+    }
     return Parameters(**named)
 
 
