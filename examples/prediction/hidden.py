@@ -171,7 +171,7 @@ def table(found: dict[str, Any], measure: str) -> str:
     """Return a table of one measure, in Markdown: a row for each set of images."""
     methods = [
         method
-        for method in next(iter(found.values()))
+        for method in dict.fromkeys(name for entries in found.values() for name in entries)
         if any(measure in entries.get(method, {}) for entries in found.values())
     ]
     lines = [f"| {measure} | " + " | ".join(methods) + " |", "|---|" + "---:|" * len(methods)]
