@@ -21,7 +21,7 @@ from anamorph import ShapeAppearanceModel, preset
 from anamorph.arrays.devices import array_namespace, beside
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.latents import draw_latents, log_determinant
-from anamorph.model.curvature import average_curvature, exact_derivatives
+from anamorph.model.curvature import exact_derivatives, fit_gaussian
 from anamorph.model.descent import Descent
 from anamorph.model.encoding import best_guesses, encode
 from anamorph.model.generator import Generator
@@ -109,14 +109,10 @@ def show_coverage(
         "Gauss-Newton, exact": (exact.latents, exact.covariance),
         "Gauss-Newton, exact, from the truth": (told.latents, told.covariance),
     }
-    for length in (0.3, 1.0, None):
-        for name, start in (("approximate", plain), ("exact", exact)):
-            mean, covariance = average_curvature(
-                generator, images, start.latents, start.covariance, length
-            )
-            gaussians[f"averaged to {length} from {name}, shifted"] = (mean, covariance)
-            gaussians[f"averaged to {length} from {name}"] = (start.latents, covariance)
-    best = gaussians["averaged to None from exact, shifted"]
+    for name, start in (("approximate", plain), ("exact", exact)):
+        fitted = fit_gaussian(generator, images, start.latents, start.covariance)
+        gaussians[f"fitted, from {name}"] = fitted
+    best = gaussians["fitted, from approximate"]
     weights, samples = importance(generator, images, best, draws, n_draws)
     log_evidence = logsumexp(weights, axis=0) - np.log(n_draws)
     shares = np.exp(weights - logsumexp(weights, axis=0))

@@ -20,7 +20,7 @@ from anamorph import EvidenceClassifier, ShapeAppearanceModel, preset
 from anamorph.arrays.devices import to_host
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.latents import log_determinant
-from anamorph.model.curvature import average_curvature, exact_derivatives
+from anamorph.model.curvature import exact_derivatives, fit_gaussian
 from anamorph.model.encoding import encode
 from anamorph.model.generator import Generator
 from benchmarks.calibration import importance
@@ -84,7 +84,7 @@ def refined(generator: Generator, images: Array) -> Float64Array:
     is_second = both[1].log_evidence > both[0].log_evidence
     latents = np.where(is_second[:, None], both[1].latents, both[0].latents)
     covariance = np.where(is_second[:, None, None], both[1].covariance, both[0].covariance)
-    mean, average = average_curvature(generator, images, latents, covariance)
+    mean, average = fit_gaussian(generator, images, latents, covariance)
     value, _ = exact_derivatives(generator, images, latents)
     half = 0.5 * (log_determinant(generator.prior_precision) + np.linalg.slogdet(average)[1])
     weights = importance(generator, images, (mean, average), np.random.default_rng(0), N_DRAWS)[0]

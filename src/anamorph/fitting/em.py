@@ -218,7 +218,10 @@ class Fit:
         share = independent_share(
             sums["correlation"], sums["squared_correlation"], latents.n_images
         )
-        weight = ratio * best_weight(sums["errors_by_weight"], min(1.0, share / ratio))
+        # Where the variance of a voxel follows from its mean, as that of classes does, residuals
+        # may be anything but noise: of maps of probabilities they are much too small.
+        expected = min(1.0, share / ratio) if likelihood.has_noise else None
+        weight = ratio * best_weight(sums["errors_by_weight"], expected)
         return replace(
             state,
             parameters=parameters,

@@ -21,7 +21,9 @@ The box is predicted by E[f | z_(w)] - r (a'z_(w) + k - 1). For a model without 
 noise all of this is exact, but for penalties and the influence of the image on A.
 
 Residuals have a say as well: where noise is smooth and the model right, the weight is the share of
-voxels that are independent (see `autocorrelation`). Predictions decide whether to believe it.
+voxels that are independent (see `autocorrelation`). Predictions decide whether to believe it, and
+only where the likelihood has a variance that is estimated: with tissue maps, whose residuals are
+not those of classes that are drawn, the two agreed and new images were predicted 3 % worse.
 """
 
 from __future__ import annotations
@@ -198,8 +200,8 @@ def best_weight(errors: Float64Array, expected: float | None = None) -> float:
     errors : (len(WEIGHTS),)
         Sums over images for each of `WEIGHTS`.
     expected : float, optional
-        What the weight should be if residuals are nothing but noise; 1 by default where no weight
-        makes a difference, as without bases.
+        What the weight should be if residuals are nothing but noise; not known by default. Where no
+        weight makes a difference, as without bases, it is taken, or 1.
     """
     least = errors.min()
     if errors.max() - least <= _ROUNDING * least:

@@ -177,12 +177,19 @@ class Predictor:
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
-    def posterior(self, images: ReadableImages) -> Posterior:
-        """Return what is known of the latents of images."""
+    def posterior(self, images: ReadableImages, *, fitted: bool = False) -> Posterior:
+        """Return what is known of the latents of images.
+
+        Parameters
+        ----------
+        images : ReadableImages
+        fitted : bool
+            As for `find_posterior`.
+        """
 
         def find(generator: Generator, part: slice) -> Posterior:
             observed = generator.own(images.read(part))
-            found = find_posterior(located(generator, observed), observed)
+            found = find_posterior(located(generator, observed), observed, fitted=fitted)
             return Posterior(to_host(found.latents), to_host(found.covariance))
 
         parts = self.in_parts(find, len(images))
