@@ -49,6 +49,18 @@ def test_a_cluster_fits_what_one_machine_fits(client, files, tmp_path):
     assert not (tmp_path / "shared").exists()  # nothing is left behind
 
 
+@pytest.mark.slow
+def test_workers_average_their_own_images_on_coarser_grids(client, files, tmp_path):
+    options = OPTIONS | {"n_iter": 4, "levels": 2}
+    pooled = ShapeAppearanceModel(**options).fit(files)
+    model = ShapeAppearanceModel(**options)
+    fit_on_cluster(model, files, client, tmp_path / "shared", n_partitions=3)
+    assert model.origin_.level_begins == (0, 2)
+    assert np.allclose(model.objective_, pooled.objective_, rtol=1e-5, atol=0)
+    assert np.allclose(model.latents_, pooled.latents_, atol=1e-3)
+    assert not (tmp_path / "shared").exists()
+
+
 def test_a_digest_does_not_depend_on_the_split(client, files, tmp_path):
     images = FileImages(files)
     settings = ShapeAppearanceModel(**OPTIONS | {"n_iter": 0}).fit(files).settings_

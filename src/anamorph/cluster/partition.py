@@ -161,7 +161,8 @@ def answer(
     with partition.machine.threads():
         images, cohort = _take(partition, asked, received(published), received(published_before))
         sums = cohort.answer(asked.question, **asked.arguments)
-    left = PartitionLatents(to_host(cohort.latents), to_host(cohort.latents_before_turn))
+    latents, before_turn = to_host(cohort.latents), to_host(cohort.latents_before_turn)
+    left = PartitionLatents(latents, before_turn, cohort.poses)
     partition.folder.write(partition.number, asked.step, left)
     _keep(partition, _Kept(images, asked.step, cohort))
     return sums.in_memory()
@@ -215,7 +216,7 @@ def _rebuilt(
         partition.identities,
         latents.latents if partition.has_start else None,
     )
-    cohort.restore(latents.before_turn)
+    cohort.restore(latents.before_turn, latents.poses)
     if before is not None:
         cohort.publish(before.beside(cohort.namespace))
         cohort.keep_displacements()

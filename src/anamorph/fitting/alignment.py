@@ -20,16 +20,19 @@ from collections.abc import Callable
 import numpy as np
 
 from anamorph.arrays.devices import to_host
-from anamorph.arrays.typing import Float32Array, Float64Array
+from anamorph.arrays.typing import Float32Array, Float64Array, ReadableImages
 from anamorph.fitting.sites import Sites
 from anamorph.fitting.sums import Move, Sums
+from anamorph.geometry.pose import PoseFrame
 from anamorph.model.parameters import Parameters
-from anamorph.model.pose_search import search_levels
-from anamorph.model.posing import background_level
+from anamorph.model.pose_search import centre_poses, search_levels
+from anamorph.model.posing import background_image, background_level, border_sums
 from anamorph.model.settings import Settings
 
 _SEARCHES, _MATCHES, _FINEST_ROUNDS = 3, 2, 2
 _FINEST_STEPS = 4
+_MOST_LOOKED_AT = 64
+_FEW_VOXELS, _SMALL_SHARE = 2.5, 0.06  # of an axis, by which centres of mass may differ
 _PRIOR_COUNT = 0.2  # voxels of background that each voxel of a template counts in addition
 
 #: From the answer to "posed_moments" on the grid of the model to a mean and a noise precision.
@@ -52,9 +55,7 @@ class Alignment:
     def start(self) -> tuple[Float32Array, Float64Array, Float64Array]:
         """Find poses; return mean (C, *space), noise precision (C,) and background (2, C)."""
         background = self._background()
-        expected = self._settings.likelihood.expectation(
-            background[0].reshape(1, -1, *(1,) * self._settings.n_dims)
-        ).reshape(-1)
+        expected = background_image(self._settings, background)
         precision = background[1] if self._settings.likelihood.has_noise else 0 * background[1]
         sums = self._sites.ask("start_poses", background=np.stack([expected, precision]))
         self._centre(sums)
@@ -66,8 +67,8 @@ class Alignment:
             mean, precision = self._mean(finest.factors)
             around = _cautious(background, precision)
             self._sites.publish(self._parameters(mean, precision, around))
-            steps = {"n_steps": _FINEST_STEPS, "has_modes": False}
-            self._centre(self._sites.ask("update_poses", **steps))
+            question = "update_poses"
+            self._centre(self._sites.ask(question, n_steps=_FINEST_STEPS, has_modes=False))
         mean, precision = self._mean(finest.factors)
         return mean, precision, _cautious(background, precision)
 
@@ -116,6 +117,32 @@ class Alignment:
             noise_precision=precision,
             background=background,
         )
+
+
+def remark_on_places(images: ReadableImages, settings: Settings) -> str | None:
+    """Return what to say if objects in images are far from each other; None if they are not.
+
+    Centres of mass of at most some dozens of images are looked at.
+    """
+    step = -(-len(images) // _MOST_LOOKED_AT)
+    some = [images.read(slice(n, n + 1)) for n in range(0, len(images), step)]
+    background = background_level(
+        settings.likelihood, *np.sum([border_sums(one) for one in some], axis=0)
+    )
+    around = np.stack([background_image(settings, background), background[1]])
+    if not settings.likelihood.has_noise:
+        around[1] = 0
+    frame = PoseFrame("translation", settings.space, settings.voxel_size)
+    centres = np.concatenate([centre_poses(one, around, frame) for one in some]) / frame.size
+    spread = centres.std(axis=0)
+    worst = int(np.argmax(spread / settings.space))
+    if spread[worst] < max(_FEW_VOXELS, _SMALL_SHARE * settings.space[worst]):
+        return None
+    return (
+        f"Objects are not at the same place: centres of mass differ by {spread[worst]:.1f} voxels "
+        f"(standard deviation along axis {worst}). Without alignment, modes will be about places; "
+        "align='rigid', 'similarity' or 'affine' (--align) finds a pose for each image"
+    )
 
 
 def _cautious(background: Float64Array, precision: Float64Array) -> Float64Array:

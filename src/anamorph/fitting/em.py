@@ -501,7 +501,7 @@ class Fit:
 
     def _with_objective(self, state: State, derivatives: Sums, gain: float) -> State:
         """Return the state with its objective appended, given what the iteration gained."""
-        if state.objective:
+        if len(state.objective) != state.level_begins[-1]:
             value = state.objective[-1] + gain
         else:
             value = approximate_evidence(

@@ -8,8 +8,8 @@
 **Between iterations** the transform T of the latents and q(A) maximise lambda_1 times the Wishart
 part (see `latents.wishart`).
 
-**Shown to people** after the first iteration is an approximate evidence: F with q(A) in place of
-A (the Wishart part in place of the terms of A), plus the Laplace terms -ln|H_n| / 2 of the
+**Shown to people** after the first iteration on a grid is an approximate evidence: F with q(A) in
+place of A (the Wishart part in place of the terms of A), plus the Laplace terms -ln|H_n| / 2 of the
 latents. The determinant of the prior of z is in the Wishart part already, as N E ln|A| / 2. For
 lambda = (1, 0) this is the variational bound, up to a constant.
 

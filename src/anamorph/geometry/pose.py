@@ -249,7 +249,7 @@ class PoseFrame:
         axes = [xp.arange(n, dtype=np.float32) for n in self.space]
         linear = beside(like, matrices, np.float32)
         origin = (matrices[:, :, -1] + self.centre) - matrices[:, :, :-1] @ self.centre
-        places = beside(like, origin, np.float32).reshape(*origin.shape, *(1,) * self.n_dims)
+        places: Array = beside(like, origin, np.float32).reshape(*origin.shape, *(1,) * self.n_dims)
         for axis, coordinates in enumerate(axes):
             shape = [1] * self.n_dims
             shape[axis] = -1

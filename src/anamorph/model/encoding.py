@@ -260,6 +260,7 @@ def encode(
     """
     if second_start:
         start = second_starts(generator, images)
+    start = generator.known_latents() if start is None else start
     if start is None:
         seen = generator.unposed(images)
         guess, value = best_guesses(generator, seen)
@@ -308,10 +309,16 @@ def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Flo
 
 def second_starts(generator: Generator, images: Array) -> Float64Array:
     """Return the latents (N, K) that `encode` looks at and does not start from."""
-    guess, value = best_guesses(generator, images)
-    regressed = generator.guesses.regressed(images)
-    displacement = generator.displacement(regressed)
-    other = generator.log_likelihood(generator.appearance(regressed), displacement, images)
-    other += generator.log_prior(regressed)
-    second: Float64Array = np.where((other > value)[:, None], guess, regressed)
+    seen = generator.unposed(images)
+    guess, value = best_guesses(generator, seen)
+    regressed = generator.guesses.regressed(seen)
+
+    def value_of(latents: Float64Array) -> Float64Array:
+        appearance, displacement = generator.appearance(latents), generator.displacement(latents)
+        found = generator.log_likelihood(appearance, displacement, images)
+        return found + generator.log_prior(latents)
+
+    if seen is not images:  # interpolated images have other values
+        value = value_of(guess)
+    second: Float64Array = np.where((value_of(regressed) > value)[:, None], guess, regressed)
     return second

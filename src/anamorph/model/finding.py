@@ -33,7 +33,7 @@ def find_poses(generator: Generator, images: Array) -> Float64Array:
     """
     settings, parameters = generator.settings, generator.parameters
     expected = settings.likelihood.expectation(parameters.mean[None])
-    background = background_image(settings, parameters)
+    background = background_image(settings, parameters.known_background)
     poses = np.zeros((len(images), settings.frame.n_coordinates))
     *coarse, finest = search_levels(settings)
     for number, frame in enumerate(coarse or [finest]):
@@ -50,9 +50,8 @@ def located(generator: Generator, images: Array) -> Generator:
     if not generator.settings.has_poses:
         return generator
     posed = PosedGenerator.of(generator, find_poses(generator, images))
-    latents = None
     for _ in range(_ROUNDS):
-        latents = encode(posed, images, _SHOOTINGS, _TOLERANCE, start=latents).latents
+        latents = encode(posed, images, _SHOOTINGS, _TOLERANCE).latents
         posed = located_at(generator, images, latents, posed.poses)
     return posed
 
@@ -74,7 +73,7 @@ def located_at(
     start = find_poses(generator, images) if poses is None else poses
     appearance, displacement = generator.appearance(latents), generator.displacement(latents)
     found = improve_poses(generator, images, appearance, displacement, start, n_steps=_FINEST_STEPS)
-    return PosedGenerator.of(generator, found.poses)
+    return replace(PosedGenerator.of(generator, found.poses), start=latents)
 
 
 def with_poses(generator: Generator, images: Array, encoded: Encoded) -> Encoded:

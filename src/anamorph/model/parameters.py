@@ -49,6 +49,13 @@ class Parameters:
     warp_version: int = 0
 
     @property
+    def known_background(self) -> Float64Array:
+        """The background, of models whose images have poses."""
+        if self.background is None:
+            raise ValueError("a model whose images have poses must know their background")
+        return self.background
+
+    @property
     def n_bytes(self) -> int:
         """Bytes of mean and bases."""
         return int(self.mean.nbytes + self.appearance_basis.nbytes + self.shape_basis.nbytes)

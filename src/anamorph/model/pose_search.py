@@ -25,7 +25,7 @@ from anamorph.geometry.pose import PoseFrame, pose_basis, pose_levels, pose_name
 from anamorph.geometry.warps import pull_batch
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
-from anamorph.model.posing import averaged, improve_poses, is_outside
+from anamorph.model.posing import averaged, improve_poses, is_outside, voxel_places
 from anamorph.model.settings import Settings
 
 #: The coarsest grid has at least so many voxels along its longest axis.
@@ -57,7 +57,7 @@ def centre_poses(images: Array, background: Float64Array, frame: PoseFrame) -> F
     frame : PoseFrame
         Of the grid of the images.
     """
-    xp, shape = array_namespace(images), (-1, *(1,) * frame.n_dims)
+    shape = (-1, *(1,) * frame.n_dims)
     level, precision = (beside(images, row, np.float32).reshape(shape) for row in background)
     excess = np.square(np.nan_to_num(images - level))
     limit = np.where(precision > 0, _NOISE_LEVEL**2 / np.where(precision > 0, precision, 1), 0)
@@ -71,7 +71,6 @@ def centre_poses(images: Array, background: Float64Array, frame: PoseFrame) -> F
         centre = along / np.where(is_seen, total, 1)
         shift = (frame.centre[axis] - centre) * frame.size[axis]
         poses[:, axis] = np.where(is_seen, shift, 0)
-    del xp
     return poses
 
 
@@ -227,7 +226,8 @@ class _Correlation:
 
     def _pad(self, images: Array, *, at_corner: bool) -> Array:
         rooms = [(0, 2 * room) if at_corner else (room, room) for room in self._room]
-        return array_namespace(images).pad(images, [(0, 0), (0, 0), *rooms])
+        padded: Array = array_namespace(images).pad(images, [(0, 0), (0, 0), *rooms])
+        return padded
 
     def _transform(self, images: Array) -> Array:
         spectrum: Array = self._fourier.rfftn(images.astype(np.float32), axes=self._axes)
@@ -259,7 +259,6 @@ class _Correlation:
         matrices[:, :, -1] = self._offset - linear @ self._offset
         places = frame.places(matrices, self._template)
         outside = is_outside(places)
-        voxels = beside(places, np.indices(frame.space, dtype=np.float32))
         repeated = np.repeat(self._template, len(linear), axis=0)
-        warped = pull_batch(repeated, places - voxels)
+        warped = pull_batch(repeated, places - voxel_places(frame.space, places))
         return np.where(outside[:, None], np.float32(0), warped)

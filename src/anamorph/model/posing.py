@@ -31,7 +31,7 @@ _EDGE = 1e-3  # voxels by which rounding may take a voxel out of the box
 _MOST_HALVINGS = 5
 _LEAST_MOTION = 0.01  # voxels; shorter steps change nothing
 _LEAST_SEEN = 0.999
-_BACKGROUND_STEPS = 30
+_BACKGROUND_STEPS, _LONGEST_STEP = 30, 2.0  # of Newton, for the level of the background
 _PSEUDO_COUNT = 1e-3  # of what no background voxel holds, as a share of all
 
 
@@ -47,11 +47,14 @@ class PosedGenerator(Generator):
         Its voxels are those of the images.
     poses : (N, P)
         q, one for each of the images that methods are given.
+    start : (N, K), optional
+        Latents that poses were found with, to start from.
     """
 
     base: Generator
     frame: PoseFrame
     poses: Float64Array
+    start: Float64Array | None = None
     _memory: dict[str, tuple[Array | None, Array, BoolArray]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -67,8 +70,11 @@ class PosedGenerator(Generator):
     def only(self, which: IntArray) -> PosedGenerator:  # noqa: D102
         return PosedGenerator.of(self.base, self.poses[to_host(which)], self.frame)
 
+    def known_latents(self) -> Float64Array | None:  # noqa: D102
+        return self.start
+
     @property
-    def guesses(self) -> Guesses:  # type: ignore[override]
+    def guesses(self) -> Guesses:
         """Those of the model, without poses."""
         return self.base.guesses
 
@@ -76,6 +82,16 @@ class PosedGenerator(Generator):
 
     def placed(self, displacement: Array | None) -> Array:  # noqa: D102
         return self._place(displacement)[0]
+
+    def placed_inverse(self, displacement: Array | None) -> Array:
+        """Return R^-1 psi^-1(y) - y, (N, d, *space), given the displacement of psi^-1."""
+        matrices = self.frame.matrices(-self.poses)  # exp(-q) is the inverse of exp(q)
+        places = self.frame.places(matrices, self.parameters.mean)
+        if displacement is not None:
+            linear = beside(places, matrices[:, :, :-1], np.float32)
+            places = places + np.einsum("nij,nj...->ni...", linear, displacement)
+        total: Array = places - voxel_places(self.frame.space, places)
+        return total
 
     def unplaced(self, covector: Array) -> Array:  # noqa: D102
         return push_batch(covector, self.placed(None))
@@ -85,21 +101,19 @@ class PosedGenerator(Generator):
         name = "pose" if displacement is None else "warp"
         if name in self._memory and self._memory[name][0] is displacement:
             return self._memory[name][1:]
+        total: Array
         if displacement is None:
-            places = self.frame.places(self.frame.matrices(self.poses), self.parameters.mean)
-            total = places - self._voxels(places)
+            matrices = self.frame.matrices(self.poses)
+            places = self.frame.places(matrices, self.parameters.mean)
+            total = places - voxel_places(self.frame.space, places)
             outside = is_outside(places)
         else:
             moved, outside = self._place(None)
             total = pull_batch(displacement, moved)
             total += moved
-            outside = outside | is_outside(total + self._voxels(total))
+            outside = outside | is_outside(total + voxel_places(self.frame.space, total))
         self._memory[name] = displacement, total, outside
         return total, outside
-
-    def _voxels(self, like: Array) -> Array:
-        """Return the coordinates of all voxels, (d, *space)."""
-        return beside(like, np.indices(self.frame.space, dtype=np.float32))
 
     # ---- what they see there
 
@@ -132,25 +146,21 @@ class PosedGenerator(Generator):
 
     def _log_outside(self, images: Array, displacement: Array | None) -> Float64Array:
         """Return the log-likelihood of the background, and the log-prior of the pose, (N,)."""
-        prior = beside(images, self.frame.log_prior(self.poses), np.float64)
+        prior: Float64Array = beside(images, self.frame.log_prior(self.poses), np.float64)
         outside = self._place(displacement)[1][:, None]
         if not outside.any():
             return prior
         rest = np.where(outside, images, np.float32(np.nan))
         level = np.broadcast_to(self._background(images), images.shape)
         level = array_namespace(images).ascontiguousarray(level)
-        parameters = self.parameters
-        if parameters.background is None:
-            raise ValueError("a model with poses needs a background")
-        values = self.settings.likelihood.log_likelihood(level, rest, parameters.background[1])
-        return prior + self.settings.decimation * values
+        precision = self.parameters.known_background[1]
+        values = self.settings.likelihood.log_likelihood(level, rest, precision)
+        both: Float64Array = prior + self.settings.decimation * values
+        return both
 
     def _background(self, like: Array) -> Array:
         """Return the appearance of the background, (C, 1, ...)."""
-        background = self.parameters.background
-        if background is None:
-            raise ValueError("a model with poses needs a background")
-        level = beside(like, background[0], np.float32)
+        level: Array = beside(like, self.parameters.known_background[0], np.float32)
         return level.reshape(-1, *(1,) * (like.ndim - 2))
 
     def unposed(self, images: Array) -> Array:
@@ -181,7 +191,7 @@ class PosedGenerator(Generator):
         warped = self.warped_derivatives(appearance, displacement, images)
         force, stiffness = self._motion_derivatives(appearance, displacement, warped)
         xp, n_dims, n_images = array_namespace(images), self.frame.n_dims, len(images)
-        places = self.placed(None) + self._voxels(force)
+        places = self.placed(None) + voxel_places(self.frame.space, force)
         centre = beside(force, self.frame.centre, np.float32).reshape(-1, *(1,) * n_dims)
         ones = xp.ones((n_images, 1, math.prod(self.frame.space)), np.float32)
         lever = xp.concatenate([(places - centre).reshape(n_images, n_dims, -1), ones], axis=1)
@@ -258,9 +268,15 @@ def _through(jacobian: Array, force: Array, stiffness: Array) -> tuple[Array, Ar
     return (jacobian * force[:, :, None]).sum(axis=1), earlier
 
 
+def voxel_places(space: tuple[int, ...], like: Array) -> Array:
+    """Return the coordinates of all voxels of a grid, (d, *space), beside an array."""
+    places: Array = beside(like, np.indices(space, dtype=np.float32))
+    return places
+
+
 def is_outside(places: Array) -> BoolArray:
     """Tell which places (N, d, *space) are not within the box, (N, *space)."""
-    outside = array_namespace(places).zeros((len(places), *places.shape[2:]), bool)
+    outside: BoolArray = array_namespace(places).zeros((len(places), *places.shape[2:]), bool)
     for axis, length in enumerate(places.shape[2:]):
         outside |= (places[:, axis] < -_EDGE) | (places[:, axis] > length - 1 + _EDGE)
     return outside
@@ -330,7 +346,9 @@ def improve_poses(
         prior = here.frame.prior_precision
         gradient = gradient + search.poses[active] * prior
         hessian = hessian + np.diag(prior)
-        step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
+        step: Float64Array = -np.linalg.solve(hessian, gradient[..., None])[..., 0].astype(
+            np.float64, copy=False
+        )
         moved = _backtrack(some, search, step)
         active = active[moved & (here.frame.motion(step) > _LEAST_MOTION)]
         if not len(active):
@@ -379,11 +397,9 @@ def _backtrack(some: _Some, search: PoseSearch, step: Float64Array) -> BoolArray
     return moved
 
 
-def background_image(settings: Settings, parameters: Parameters) -> Float64Array:
-    """Return what an image is expected to be outside of the template's box, (C,)."""
-    if parameters.background is None:
-        raise ValueError("a model with poses needs a background")
-    level = parameters.background[0].reshape(1, -1, *(1,) * settings.n_dims)
+def background_image(settings: Settings, background: Float64Array) -> Float64Array:
+    """Return what an image is expected to be where it shows a background (2, C), (C,)."""
+    level = background[0].reshape(1, -1, *(1,) * settings.n_dims)
     return np.asarray(settings.likelihood.expectation(level), np.float64).reshape(-1)
 
 
@@ -413,8 +429,9 @@ def background_level(
     precision = np.ones(n_channels)
     for _ in range(_BACKGROUND_STEPS):
         gradient, hessian = likelihood.mean_derivatives(level, ones, value, precision)
-        step = np.linalg.solve(_unpacked(hessian[:, 0, 0], n_channels), gradient[:, 0, 0])
-        level = level - np.clip(step, -2, 2)[:, None, None]
+        matrix = _unpacked(hessian[:, 0, 0].astype(np.float64), n_channels)
+        step = np.linalg.inv(matrix) @ gradient[:, 0, 0]
+        level = level - np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)[:, None, None]
         level = likelihood.remove_redundancy(level[None])[0]
     if likelihood.has_noise:
         precision = likelihood.noise_precision(np.maximum(squares - total**2 / most, 0), most)
@@ -449,7 +466,8 @@ def averaged(images: Array, factors: tuple[int, ...]) -> Array:
     total = np.nan_to_num(blocks).sum(axis=within)
     missing = count == 0
     means = np.where(missing, np.float32(np.nan), total / np.where(missing, 1, count))
-    return xp.ascontiguousarray(means.astype(np.float32))
+    contiguous: Array = xp.ascontiguousarray(means.astype(np.float32))
+    return contiguous
 
 
 def border_sums(images: Array) -> Float64Array:
@@ -485,7 +503,7 @@ def posed_sums(
     xp, small = array_namespace(images), averaged(images, frame.factors)
     places = frame.places(frame.matrices(poses), small)
     outside = is_outside(places)[:, None]
-    moved = places - beside(small, np.indices(frame.space, dtype=np.float32))
+    moved = places - voxel_places(frame.space, small)
     seen = ~(np.isnan(small) | outside)
     values = np.where(seen, small, np.float32(0))
     count = push_batch(xp.ascontiguousarray(seen.astype(np.float32)), moved)

@@ -32,7 +32,7 @@ from anamorph.storage.contents import (
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-KIND, VERSION = "model", 1
+KIND, VERSION = "model", 2  # 1 where images have no poses
 _PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
@@ -57,6 +57,9 @@ class Origin:
     validation : tuple of float
         Mean log evidence of held-out images after each iteration, NaN where it is not known; empty
         if none were held out.
+    level_begins : tuple of int
+        How many iterations had been done when the fit came to each of its grids, coarsest first;
+        (0,) by default, for one grid.
     """
 
     n_images: int
@@ -66,6 +69,7 @@ class Origin:
     suffix: str | None = None
     typical: float | None = None
     validation: tuple[float, ...] = ()
+    level_begins: tuple[int, ...] = (0,)
 
     def inner_grid(self, space: tuple[int, ...]) -> Grid:
         """Return the grid of the image files: that of the model without its margin.
@@ -111,7 +115,8 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "objective": model.objective,
         "origin": _origin_facts(model.origin),
     }
-    write_tensors(path, KIND, VERSION, parameter_arrays(model.parameters), facts)
+    version = VERSION if model.settings.has_poses else 1
+    write_tensors(path, KIND, version, parameter_arrays(model.parameters), facts)
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
@@ -224,7 +229,16 @@ def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
         suffix,
         None if typical is None else check_number("typical", typical),
         _validation_from(facts.get("validation", [])),
+        checked_begins(facts.get("level_begins", [0])),
     )
+
+
+def checked_begins(begins: Any) -> tuple[int, ...]:
+    """Return after how many iterations a fit came to each of its grids, or raise a ContentError."""
+    is_list = isinstance(begins, list) and all(type(begin) is int for begin in begins)
+    if not is_list or begins[:1] != [0] or begins != sorted(begins):
+        raise ContentError(f"level_begins must be integers from 0 on, ascending, got {begins!r}")
+    return tuple(begins)
 
 
 def _affine_from(rows: Any) -> Affine | None:
