@@ -26,9 +26,10 @@ from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.pyramid import plan_levels, run_levels
-from anamorph.fitting.run import Progress, duration, told
+from anamorph.fitting.run import Checkpoints, Progress, duration, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
+from anamorph.fitting.validation import Validation, best_iteration
 from anamorph.geometry.pose import pose_names
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
@@ -192,7 +193,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     noise_variance_ : array of shape (C,)
         1 where the likelihood has none.
     objective_ : list of float
-        Approximate log evidence after each iteration.
+        What the fit raises, after each iteration: an approximate log evidence.
+    validation_ : list of float
+        Mean log evidence of held-out images after each iteration, if there were any.
+    best_iteration_ : int or None
+        The iteration, from 1, at which that is best.
+    effective_voxels_ : float or None
+        How many voxels with independent residuals an image is worth.
     n_iter_ : int
         How many iterations were done.
     n_features_in_ : int
@@ -325,6 +332,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
+        validation: Images | None = None,
     ) -> ShapeAppearanceModel:
         """Learn mean, modes and latents from images.
 
@@ -341,6 +349,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Written after every iteration, and resumed from if it exists.
         callback : callable, optional
             Called with the `Progress` after every iteration.
+        validation : images, optional
+            Images that take no part in the fit, and whose evidence is found after every iteration
+            (`validation_`): they are encoded each time, which takes about as long as three
+            iterations with as many images.
 
         Returns
         -------
@@ -364,7 +376,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 [place_cohort(self.machine, images, settings, images.identities, starting)]
             )
 
-        return self.fit_at(open_sites, X, start=start, checkpoint=checkpoint, callback=callback)
+        return self.fit_at(
+            open_sites,
+            X,
+            start=start,
+            checkpoint=checkpoint,
+            callback=callback,
+            validation=validation,
+        )
 
     def fit_at(
         self,
@@ -374,6 +393,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
+        validation: Images | None = None,
     ) -> ShapeAppearanceModel:
         """Do what `fit` does, with images that other processes hold (see `anamorph.cluster`).
 
@@ -383,7 +403,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             From opened images, settings and starting latents (N, K) or None to the sites that
             hold the images, which check every image first. Called for every grid: sites average
             images that are on a finer grid than that of the settings.
-        X, start, checkpoint, callback
+        X, start, checkpoint, callback, validation
             As in `fit`.
 
         Returns
@@ -397,13 +417,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
-
+        watch = None
+        if validation is not None:
+            watch = Validation(self._open_like(images, validation), settings, self.machine)
         levels = plan_levels(settings, arguments["levels"], arguments["n_iter"])
 
-        def open_checkpoints(sites: OwnSites, here: Settings) -> CheckpointFile | None:
-            if checkpoint is None:
-                return None
-            return CheckpointFile(checkpoint, sites, here, seed, len(images), len(levels))
+        def open_checkpoints(sites: OwnSites, here: Settings) -> Checkpoints | None:
+            kept = None
+            if checkpoint is not None:
+                kept = CheckpointFile(checkpoint, sites, here, seed, len(images), len(levels))
+            return kept if watch is None else watch.around(kept, here)
 
         held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
         with held, self.machine.threads():
@@ -422,9 +445,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     f"{error}; suspected: {suspected_cause(images, settings)}"
                     + _told_of_checkpoint(checkpoint)
                 ) from None
-        self._take(state.beside(np), settings, images)
+        self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
         self.latents_, self.poses_ = sites.latents, sites.poses
-        tell_of_folds(find_folds(self._predictor, self.latents_))
+        tell_of_folds(find_folds(self.predictor_, self.latents_))
         return self
 
     def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
@@ -441,7 +464,32 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         return show
 
-    def _take(self, state: State, settings: Settings, images: _Described) -> None:
+    def _open_like(self, images: ImageCollection, others: Images) -> ImageCollection:
+        """Return other images as a collection of the same format and grid."""
+        _refuse_foreign(others)
+        if is_list_of_files(others):
+            origin = Origin(len(images), images.affine, images.pad)
+            opened: ImageCollection = FileImages(
+                cast(Sequence[Any], others),
+                self.likelihood,
+                self.channel_axis,
+                like=images.format,
+                pad=origin.pad,
+                onto=None if origin.affine is None else origin.inner_grid(images.format.space),
+            )
+        else:
+            opened = open_images(others, self.likelihood, self.channel_axis, like=images.format)
+        opened.format.check_like(images.format, opened.name(0))
+        opened.check(for_fit=False)
+        return opened
+
+    def _take(
+        self,
+        state: State,
+        settings: Settings,
+        images: _Described,
+        validation: Sequence[float] = (),
+    ) -> None:
         """Become the model at the end of a fit."""
         origin = Origin(
             state.latents.n_images,
@@ -450,10 +498,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             state.seconds,
             images.suffix,
             getattr(images, "typical", None),  # which sites do not tell
+            tuple(validation),
             state.level_begins,
         )
         objective = list(state.objective)
-        settings = replace(settings, prediction_weight=state.prediction_weight)
+        settings = replace(
+            settings,
+            prediction_weight=state.prediction_weight,
+            independent_share=state.independent_share,
+        )
         self._set_fitted(images.format, settings, state.parameters, objective, origin)
 
     # ---- using a fitted model
@@ -469,6 +522,27 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """What the model was fitted with: the arguments, and the defaults where there were none."""
         check_is_fitted(self, "mean_")
         return self._settings
+
+    @property
+    def validation_(self) -> list[float]:
+        """Mean log evidence of held-out images after each iteration; empty without such images."""
+        check_is_fitted(self, "mean_")
+        return list(self.origin_.validation)
+
+    @property
+    def best_iteration_(self) -> int | None:
+        """The iteration, from 1, at which that is best; None without held-out images."""
+        return best_iteration(self.validation_)
+
+    @property
+    def effective_voxels_(self) -> float | None:
+        """How many voxels with independent residuals an image is worth, at most all of them.
+
+        It is their number over the sum of squared autocorrelations of Pearson residuals, estimated
+        at the end of a fit with ``decimation="auto"``; None otherwise.
+        """
+        share = self.settings_.independent_share
+        return None if share is None else share * math.prod(self.settings_.space)
 
     @property
     def generator_(self) -> Generator:
@@ -492,27 +566,32 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self,
         X: Images,  # noqa: N803
         *,
-        return_cov: Literal[True],
+        return_cov: Literal[True, "laplace"],
     ) -> tuple[Float64Array, Float64Array]: ...
 
     def transform(
         self,
         X: Images,  # noqa: N803
         *,
-        return_cov: bool = False,
+        return_cov: bool | str = False,
     ) -> Float64Array | tuple[Float64Array, Float64Array]:
         """Return the most probable latents of images, (N, K).
 
         Parameters
         ----------
         X : images
-        return_cov : bool
-            Whether to return their covariances as well, (N, K, K): how well an image tells them, by
-            Laplace's approximation.
+        return_cov : bool or "laplace"
+            Whether to return how well an image tells its latents: their mean in place of the most
+            probable ones, and their covariances, (N, K, K), fitted to the posterior where its mass
+            is, which takes some 8K shootings of an image. "laplace" returns the most probable ones
+            and the covariances of Laplace's approximation, at once and too small.
         """
-        if not return_cov:
+        if return_cov is False:
             return self.encode(X).latents
-        posterior = self._predictor.posterior(self.checked_images(X))
+        if return_cov is not True and return_cov != "laplace":
+            raise ValueError(f"return_cov must be True, False or 'laplace', got {return_cov!r}")
+        images = self.checked_images(X)
+        posterior = self.predictor_.posterior(images, fitted=return_cov is True)
         return posterior.latents, posterior.covariance
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
@@ -521,7 +600,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        predictor, images = self._predictor, self.checked_images(X)
+        predictor, images = self.predictor_, self.checked_images(X)
         with shown_in_notebook(self.verbose, "Encoding images"):
             encoded = predictor.encode(images)
         encoded, folds = encode_unfolded(predictor, images, encoded)
@@ -539,7 +618,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def poses(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable poses of images, (N, P): see `pose_names_`."""
         with shown_in_notebook(self.verbose, "Aligning images"):
-            return self._predictor.poses(self.checked_images(X))
+            return self.predictor_.poses(self.checked_images(X))
 
     def reconstruct(self, X: Images) -> Array:  # noqa: N803
         """Return images as the model explains them, in their own pose and on their own grid.
@@ -561,7 +640,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return what `reconstruct` does, always with channels first: (N, C, *space)."""
         images = self.checked_images(X)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
-            explained = self._predictor.reconstruct(images)
+            explained = self.predictor_.reconstruct(images)
         if self.image_format_.scale is not None:
             for n in range(len(images)):
                 explained[n] = images.unscaled(n, explained[n])
@@ -604,7 +683,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if poses is not None:
             raise ValueError("poses cannot be given with a covariance: leave one of them out")
         posterior = self._checked_posterior(Z, covariance)
-        return self.image_format_.to_user(self._predictor.posterior_images(posterior))
+        return self.image_format_.to_user(self.predictor_.posterior_images(posterior))
 
     def expected_images(
         self,
@@ -617,7 +696,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         placed = self._checked_poses(poses, len(latents))
         check_choice("part", part, PARTS)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
-            return self._predictor.expected_images(
+            return self.predictor_.expected_images(
                 latents, warped=part != "appearance", coloured=part != "shape", poses=placed
             )
 
@@ -637,7 +716,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
         placed = self._checked_poses(poses, len(latents))
-        return self._predictor.log_likelihood(images, latents, placed)
+        return self.predictor_.log_likelihood(images, latents, placed)
 
     def displacement(
         self,
@@ -662,7 +741,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         latents = self._checked_latents(Z)
         placed = self._checked_poses(poses, len(latents))
-        return self._predictor.displacement(latents, placed, inverse=inverse)
+        return self.predictor_.displacement(latents, placed, inverse=inverse)
 
     # ---- the space of the template
 
@@ -781,7 +860,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def template_space_(self) -> TemplateSpace:
         """The space of the template: what brings images, points and meshes there and back."""
-        return TemplateSpace(self._predictor, self.image_format_, self.origin_)
+        return TemplateSpace(self.predictor_, self.image_format_, self.origin_)
 
     def _latents_of_rows(self, z: ArrayLike | None) -> Float64Array:
         if z is None:
@@ -836,7 +915,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return the images and deviations of `impute`, always with channels first."""
         images = self.checked_images(X)
         with shown_in_notebook(self.verbose, "Imputing images"):
-            imputed, deviations = self._imputer.impute(images)
+            imputed, deviations = self.imputer_.impute(images)
         if self.image_format_.scale is not None:  # what was observed comes back as it was
             for n in range(len(images)):
                 above = images.unscaled(n, imputed[n] + deviations[n])
@@ -868,7 +947,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         latents : array of shape (n_samples * N, K)
         """
         check_integer("n_samples", n_samples, 1)
-        posterior = self._imputer.posterior(self.checked_images(X))
+        posterior = self.imputer_.posterior(self.checked_images(X))
         factor = np.linalg.cholesky(posterior.covariance)
         shape = (n_samples, *posterior.latents.shape, 1)
         noise = np.random.default_rng(random_state).standard_normal(shape)
@@ -897,7 +976,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         latents = draw_latents(self.latent_precision_, int(n_samples), generator)
         if not noise:
             return self.inverse_transform(latents), latents
-        expected = self._predictor.expected_images(latents)
+        expected = self.predictor_.expected_images(latents)
         drawn = self.settings_.likelihood.draw(expected, self.noise_variance_, generator)
         return self._format.to_user(drawn), latents
 
@@ -972,11 +1051,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_features_in_ = n_channels * math.prod(image_format.space)
 
     @property
-    def _predictor(self) -> Predictor:
+    def predictor_(self) -> Predictor:
+        """What encodes and draws images, where the model works."""
         return Predictor(self.generator_, self.machine)
 
     @property
-    def _imputer(self) -> Predictor:
+    def imputer_(self) -> Predictor:
         """What predicts hidden voxels, as sure of others as it should be."""
         generator = replace(self.generator_, settings=self._settings.for_prediction)
         return Predictor(generator, self.machine)

@@ -56,6 +56,22 @@ def test_fit_writes_a_model_and_latents_and_removes_its_checkpoint(anamorph, pic
     assert result.stderr == ""
 
 
+def test_some_images_can_be_held_out(anamorph, volumes, tmp_path):
+    output = tmp_path / "model"
+    flags = ["--holdout", 0.3, "--pad", 1, "--decimation", 1, *QUICK, "--json"]
+    result = anamorph("fit", volumes, "-o", output, *flags, succeeds=True)
+    assert result.json["n_images"] == 7
+    assert len(result.json["validation"]) == result.json["n_iterations"]
+    model = ShapeAppearanceModel.load(output)
+    assert model.best_iteration_ == result.json["best_iteration"]
+    names = {line.split()[0] for line in (tmp_path / "model.latents.tsv").read_text().splitlines()}
+    held = sorted(path for path in volumes.iterdir() if path.name[:6] not in names)
+    assert len(held) == 3
+    assert model.validation_[-1] == pytest.approx(model.score(held), rel=1e-6)
+    for share in (1, -0.1, 0.01):
+        assert "--holdout" in anamorph("fit", volumes, "-o", output, "--holdout", share).error
+
+
 def test_flags_file_and_preset_reach_the_model(anamorph, pictures, tmp_path):
     config = tmp_path / "settings.toml"
     config.write_text("components = 3\niterations = 1\nseed = 4\n")

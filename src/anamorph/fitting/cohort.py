@@ -318,7 +318,7 @@ class Cohort:
         generator, cohesion = self._current(), Cohesion(inverse_scatter, n_images)
         boxes = draw_boxes(self.identities, self.settings.space)
 
-        def predict_part(part: slice) -> tuple[Float64Array, Float64Array, Float64Array]:
+        def predict_part(part: slice) -> tuple[Float64Array, ...]:
             images, displacement = self.images.read(part), self._displacement(part)
             is_hidden = self.namespace.asarray(boxes.mask(part))
             latents = self.latents[part]

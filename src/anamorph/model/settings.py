@@ -116,6 +116,8 @@ class Settings:
         fit by default.
     intensity : {"global", "per image", "smooth"}
         Whether images have gains and offsets of their own, or also smooth fields; by default not.
+    independent_share : float, optional
+        Effective number of voxels of an image over their number, where a fit has estimated it.
     align : str
         What poses of images may do; "none" by default, and for models that know no poses.
     """
@@ -135,6 +137,7 @@ class Settings:
     estimates_weight: bool = False
     prediction_weight: float | None = None
     intensity: str = GLOBAL
+    independent_share: float | None = None
     align: str = NONE
 
     @cached_property
@@ -259,6 +262,7 @@ def completed_settings(
         estimates_weight=is_estimated,
         prediction_weight=None,
         intensity=_checked_intensity(arguments["intensity"], image_format.likelihood),
+        independent_share=None,
         align=arguments.get("align", NONE),
         **penalties,
     )

@@ -181,6 +181,29 @@ class ImageArguments:
             mask=images.masks,
         )
 
+    def open_like(
+        self, model: ShapeAppearanceModel, files: FileImages, images: ImageList
+    ) -> FileImages:
+        """Return more images, as those that a model is fitted to: their grid, margin and scale."""
+        from anamorph.images.files import FileImages
+        from anamorph.images.grid import Grid
+
+        onto = None
+        if files.affine is not None:
+            onto = Grid(files.format.space, files.affine).padded(-files.pad)
+        return FileImages(
+            images.for_reader,
+            model.likelihood,
+            model.channel_axis,
+            like=files.format,
+            resample=self.resample,
+            pad=files.pad,
+            onto=onto,
+            cache=self.cache,
+            missing_value=self.missing_value,
+            mask=images.masks,
+        )
+
     def inputs(self, images: ImageList | None) -> list[Path]:
         """Return every file that the command reads: those of the images, if any, and the table."""
         files = [] if images is None else [*images.all_files, *(images.masks or [])]

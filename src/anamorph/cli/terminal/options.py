@@ -95,6 +95,15 @@ Checkpoint = Annotated[
         panel=FITTING,
     ),
 ]
+Holdout = Annotated[
+    float,
+    _option(
+        "Share of the images, e.g. 0.1, that take no part in the fit: their evidence after every "
+        "iteration shows how well new images are explained. None by default.",
+        metavar="SHARE",
+        panel=FITTING,
+    ),
+]
 Latents = Annotated[
     Path | None,
     _option("Table of latents, as written by 'fit' or 'encode', instead of images.", metavar="TSV"),
