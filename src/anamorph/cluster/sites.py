@@ -16,7 +16,7 @@ from anamorph.arrays.typing import Float64Array
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
 from anamorph.cluster.crew import Crew, LostError
-from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
+from anamorph.cluster.partition import Asked, Looked, Partition, answer, forget, inspect
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
 from anamorph.fitting.sums import FIELDS, POSING, Move, Sums
 from anamorph.images.collection import ImageCollection
@@ -104,7 +104,7 @@ class ClusterSites:
         try:
             zeros = np.zeros((len(images), settings.layout.n_latents))
             self.restore(zeros if start is None else start)
-            self._digest = self._inspect()
+            self._digest = self._inspect(images)
         except BaseException:
             self.close()
             raise
@@ -186,17 +186,19 @@ class ClusterSites:
     def _stored(self) -> list[PartitionLatents]:
         return [self._folder.read(number, self._step) for number in range(len(self._bounds))]
 
-    def _inspect(self) -> str:
-        """Have workers look at all images; return their digest."""
+    def _inspect(self, images: FileImages) -> str:
+        """Have workers look at all images, compare what they found, and return a digest."""
 
-        def look(attempt: int) -> list[list[bytes]]:
+        def look(attempt: int) -> list[Looked]:
             arguments = [(some,) for some in self._partitions]
             tasks = self._crew.submit(self._name("inspect", attempt), inspect, arguments)
             return [self._crew.result(task) for task in tasks]
 
+        looked = self._crew.insist(look, self._broadcast.forget)
+        images.compare([fact for some in looked for fact in some.facts], for_fit=True)
         digest = hashlib.blake2b(digest_size=16)
-        for some in self._crew.insist(look, self._broadcast.forget):
-            digest.update(b"".join(some))
+        for some in looked:
+            digest.update(b"".join(some.digests))
         if self._start is not None:
             digest.update(self._start.tobytes())
         return digest.hexdigest()

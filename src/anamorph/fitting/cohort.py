@@ -60,6 +60,9 @@ class Cohort:
         Latents to start from; by default they are drawn by seed and identity.
     sum_place : SumPlace, optional
         Where sums are added up; by default where the images are.
+    spread : (N, C), optional
+        Squares that averaging over coarse voxels has lost of each image; by default images are
+        whole. They count as residuals, which no appearance explains on this grid.
 
     Attributes
     ----------
@@ -84,6 +87,7 @@ class Cohort:
         memory_budget: int | None = None,
         start: Float64Array | None = None,
         sum_place: SumPlace | None = None,
+        spread: Float64Array | None = None,
     ) -> None:
         self.images = images
         self.settings = settings
@@ -95,6 +99,7 @@ class Cohort:
         self._latents_version = 0
         self.limits: Limits | None = None
         self.squared_norms = np.zeros(2)
+        self._spread = None if spread is None else self.namespace.asarray(spread)
         self._start = start
         self._sum_place = sum_place or SumPlace(self.namespace)
         # Half of the budget is for displacements that are kept, half for batches.
@@ -192,6 +197,8 @@ class Cohort:
             count += observed.sum(axis=0)
             total += images.sum(axis=0)
             squares += np.square(images).sum(axis=(0, *range(2, images.ndim)))
+        if self._spread is not None:
+            squares += self._spread.sum(axis=0)
         return self._answer("moments", count, total, squares)
 
     def shape_derivatives(self) -> Sums:
@@ -282,6 +289,7 @@ class Cohort:
                 squares[part], observed[part] = likelihood.residual_sums(
                     posed.warp(appearance, displacement), posed.observed(images, displacement)
                 )
+                squares[part] += self._unresolved(part)
 
         self._run(update_part)
         self._proposal = None
@@ -354,8 +362,10 @@ class Cohort:
         def sum_part(part: slice) -> tuple[Float64Array, Float64Array, Float64Array]:
             return posed_sums(self.images.read(part), self.poses[part], frame)
 
-        sums = zip(*self._run(sum_part), strict=True)
-        return self._answer("posed_moments", *(sum(parts) for parts in sums))
+        count, total, squares = (sum(parts) for parts in zip(*self._run(sum_part), strict=True))
+        if self._spread is not None:
+            squares = squares + self._spread.sum(axis=0)
+        return self._answer("posed_moments", count, total, squares)
 
     def match_poses(
         self,
@@ -413,13 +423,14 @@ class Cohort:
                 squares[part], observed[part] = likelihood.residual_sums(
                     posed.warp(appearance, displacement), posed.observed(images, displacement)
                 )
+                squares[part] += self._unresolved(part)
 
         self._run(update_part)
         if has_modes:
             self._displacements.close(self._warp_key())
         return self._answer(
             "update_poses",
-            values.sum(),
+            self._sum_of(self._own(values)),
             self.poses.sum(axis=0),
             squares.sum(axis=0),
             observed.sum(axis=0),
@@ -538,8 +549,16 @@ class Cohort:
         shrink(limited, self.limits.latent)
         return limited
 
+    def _unresolved(self, part: slice) -> Float64Array | float:
+        """Return squares (n, C) of some images that coarse voxels cannot resolve."""
+        return 0.0 if self._spread is None else self._spread[part]
+
     def _sum_of(self, log_likelihoods: Float64Array) -> ArrayLike:
-        """Return the sum of log-likelihoods (N,)."""
+        """Return the sum of log-likelihoods (N,), less what coarse voxels cannot resolve."""
+        if self._spread is not None:
+            precision = self._own(self._current().parameters.noise_precision)
+            unresolved = self.settings.decimation * (self._spread @ precision) / 2
+            log_likelihoods = log_likelihoods - unresolved
         total: ArrayLike = clipped(log_likelihoods, self._limit("log_likelihood")).sum()
         return total
 

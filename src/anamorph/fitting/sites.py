@@ -65,6 +65,9 @@ class OwnSites(Sites, Protocol):
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
 
+    def close(self) -> None:
+        """Let go of all that is kept of the images; nothing more is asked."""
+
 
 class LocalSites:
     """Cohorts in this process."""
@@ -110,3 +113,7 @@ class LocalSites:
     def digest(self) -> str:
         """Return a short text that stands for all images, in their order, and the given start."""
         return "".join(cohort.digest() for cohort in self.cohorts)
+
+    def close(self) -> None:
+        """Let go of the cohorts."""
+        self.cohorts = ()

@@ -22,8 +22,9 @@ from anamorph.arrays.devices import (
     to_host,
 )
 from anamorph.arrays.typing import Array, Float64Array, IntArray
-from anamorph.geometry import shoot
+from anamorph.geometry import shoot, shoot_both
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
+from anamorph.geometry.unfolding import shoot_unfolded
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
 from anamorph.latents import draw_latents, ridge_regression
 from anamorph.likelihoods.base import Derivatives
@@ -186,6 +187,23 @@ class Generator:
         s = self.settings
         return shoot(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
+    def unfolded_displacement(self, latents: Float64Array) -> Array | None:
+        """Return the same for drawing: in as many steps of shooting as warps need not to fold.
+
+        Fits and encoding differentiate every step, and take those that were asked for.
+        """
+        if self.settings.layout.n_shape == 0:
+            return None
+        s = self.settings
+        return shoot_unfolded(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+
+    def inverse_displacement(self, latents: Float64Array) -> Array | None:
+        """Return the displacement of psi^-1, (N, d, *space); None if nothing moves."""
+        if self.settings.layout.n_shape == 0:
+            return None
+        s = self.settings
+        return shoot_both(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)[1]
+
     def record(self, latents: Float64Array) -> RecordedPath | None:
         """Return the geodesics of latents (N, K), which can be differentiated; None without."""
         if self.settings.layout.n_shape == 0:
@@ -209,6 +227,10 @@ class Generator:
 
     def placed(self, displacement: Array | None) -> Array | None:
         """Return how far from voxels of an image its appearance is, (N, d, *space); None: there."""
+        return displacement
+
+    def placed_inverse(self, displacement: Array | None) -> Array | None:
+        """Return the same the other way, given the displacement of psi^-1."""
         return displacement
 
     def unplaced(self, covector: Array) -> Array:
@@ -403,7 +425,7 @@ class Generator:
     ) -> Array:
         """Return E[f | z], (N, C, *space), perhaps without its warp or its change of appearance."""
         appearance = self.appearance(latents if coloured else np.zeros_like(latents))
-        displacement = self.displacement(latents) if warped else None
+        displacement = self.unfolded_displacement(latents) if warped else None
         return self.settings.likelihood.expectation(self.warp(appearance, displacement))
 
     def image_gradients(self, appearance: Array) -> Array:

@@ -83,6 +83,16 @@ class PosedGenerator(Generator):
     def placed(self, displacement: Array | None) -> Array:  # noqa: D102
         return self._place(displacement)[0]
 
+    def placed_inverse(self, displacement: Array | None) -> Array:
+        """Return R^-1 psi^-1(y) - y, (N, d, *space), given the displacement of psi^-1."""
+        matrices = self.frame.matrices(-self.poses)  # exp(-q) is the inverse of exp(q)
+        places = self.frame.places(matrices, self.parameters.mean)
+        if displacement is not None:
+            linear = beside(places, matrices[:, :, :-1], np.float32)
+            places = places + np.einsum("nij,nj...->ni...", linear, displacement)
+        total: Array = places - voxel_places(self.frame.space, places)
+        return total
+
     def unplaced(self, covector: Array) -> Array:  # noqa: D102
         return push_batch(covector, self.placed(None))
 

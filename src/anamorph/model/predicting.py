@@ -146,17 +146,29 @@ class Predictor:
             here = _at(generator, poses, part)
             if generator.settings.has_poses and poses is None:
                 here = located_at(generator, observed, some)
-            displacement = generator.displacement(some)
+            displacement = generator.unfolded_displacement(some)
             return here.log_likelihood(generator.appearance(some), displacement, observed)
 
         return self._filled(np.empty(len(images)), evaluate)
 
     def displacement(
-        self, latents: Float64Array, poses: Float64Array | None = None
+        self,
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        *,
+        inverse: bool = False,
     ) -> Float32Array:
         """Return the displacements of the warps of latents (N, K), (N, d, *space), in voxels.
 
         With poses (N, P), voxels are those of the images, and displacements end in the template.
+
+        Parameters
+        ----------
+        latents : array of shape (N, K)
+        poses : array of shape (N, P), optional
+            None by default.
+        inverse : bool
+            Whether to return those of the inverses; False by default.
         """
         settings = self.generator.settings
         shape = (len(latents), settings.n_dims, *settings.space)
@@ -165,7 +177,10 @@ class Predictor:
 
         def shoot_part(generator: Generator, part: slice) -> Array | None:
             some = generator.own(latents[part])
-            return _at(generator, poses, part).placed(generator.displacement(some))
+            placing = _at(generator, poses, part)
+            if inverse:
+                return placing.placed_inverse(generator.inverse_displacement(some))
+            return placing.placed(generator.unfolded_displacement(some))
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 

@@ -30,7 +30,7 @@ from anamorph.storage.contents import (
     check_symmetric,
 )
 from anamorph.storage.errors import ModelFileError
-from anamorph.storage.modelfile import parameter_arrays, parameters_from
+from anamorph.storage.modelfile import checked_begins, parameter_arrays, parameters_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
 KIND, VERSION = "checkpoint", 2  # 1 where images have no poses
@@ -50,6 +50,8 @@ class CheckpointFile:
         Of the starting latents. Settings, seed and images say whose checkpoint it is.
     n_images : int
         How many rows the latents must have.
+    n_levels : int, default 1
+        Number of grids of the fit. The settings are those of the present one.
     """
 
     def __init__(
@@ -59,10 +61,12 @@ class CheckpointFile:
         settings: Settings,
         seed: int,
         n_images: int,
+        n_levels: int = 1,
     ) -> None:
         self._path, self._sites, self._settings = path, sites, settings
         self._n_images = n_images
-        self._fingerprint = fit_fingerprint(settings, seed, sites.digest())
+        facts = (seed, sites.digest()) if n_levels == 1 else (seed, sites.digest(), n_levels)
+        self._fingerprint = fit_fingerprint(settings, *facts)
 
     def __str__(self) -> str:
         return os.fspath(self._path)
@@ -91,6 +95,23 @@ class CheckpointFile:
         facts["fingerprint"] = self._fingerprint
         version = VERSION if self._settings.has_poses else 1
         write_tensors(self._path, KIND, version, arrays, facts)
+
+
+def stored_level(path: str | os.PathLike[str] | None, n_levels: int) -> int:
+    """Return the number of the grid, from 0, that a fit resumes on: 0 without a checkpoint.
+
+    Parameters
+    ----------
+    path : path or None
+        Need not exist.
+    n_levels : int
+        Of the fit that resumes.
+    """
+    if path is None or n_levels == 1 or not os.path.exists(path):
+        return 0
+    _, facts = read_tensors(path, KIND, VERSION)
+    begins = facts.get("level_begins", [0])
+    return (min(n_levels, len(begins)) if isinstance(begins, list) else 1) - 1
 
 
 def fit_fingerprint(settings: Settings, *facts: int | str, n_bytes: int = 16) -> str:
@@ -131,6 +152,8 @@ def state_tensors(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
         "objective": list(state.objective),
         "seconds": list(state.seconds),
     }
+    if len(state.level_begins) > 1:
+        facts["level_begins"] = list(state.level_begins)
     return arrays, facts
 
 
@@ -184,6 +207,7 @@ def check_state(
         objective = check_numbers("objective", facts["objective"])
         if len(check_numbers("seconds", facts["seconds"], lowest=0.0)) != len(objective):
             raise ContentError("objective and seconds must have one value per iteration")
+        checked_begins(facts.get("level_begins", [0]))
     except (ContentError, KeyError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else short_reason(error)
         raise ModelFileError(
@@ -205,4 +229,5 @@ def state_from(
         tuple(facts["objective"]),
         Turn(arrays["transform"], arrays["shape_basis_before"]),
         tuple(facts["seconds"]),
+        level_begins=tuple(facts.get("level_begins", (0,))),
     )

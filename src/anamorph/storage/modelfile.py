@@ -53,6 +53,9 @@ class Origin:
         Suffix of the image files, e.g. ".png"; None if the images were arrays.
     typical : float, optional
         Typical intensity of the images, where it was looked at.
+    level_begins : tuple of int
+        How many iterations had been done when the fit came to each of its grids, coarsest first;
+        (0,) by default, for one grid.
     """
 
     n_images: int
@@ -61,6 +64,7 @@ class Origin:
     seconds: tuple[float, ...] = ()
     suffix: str | None = None
     typical: float | None = None
+    level_begins: tuple[int, ...] = (0,)
 
     def inner_grid(self, space: tuple[int, ...]) -> Grid:
         """Return the grid of the image files: that of the model without its margin.
@@ -204,7 +208,16 @@ def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
         tuple(check_numbers("seconds", facts.get("seconds", ()), lowest=0.0)),
         suffix,
         None if typical is None else check_number("typical", typical),
+        checked_begins(facts.get("level_begins", [0])),
     )
+
+
+def checked_begins(begins: Any) -> tuple[int, ...]:
+    """Return after how many iterations a fit came to each of its grids, or raise a ContentError."""
+    is_list = isinstance(begins, list) and all(type(begin) is int for begin in begins)
+    if not is_list or begins[:1] != [0] or begins != sorted(begins):
+        raise ContentError(f"level_begins must be integers from 0 on, ascending, got {begins!r}")
+    return tuple(begins)
 
 
 def _affine_from(rows: Any) -> Affine | None:

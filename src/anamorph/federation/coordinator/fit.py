@@ -128,6 +128,10 @@ def federated_fit(
     FederationError
         The refusal of a site, with its name.
     """
+    if model.levels != 1:
+        raise ArgumentError(
+            f"levels must be 1 in a federation, whose sites agree on one grid, got {model.levels!r}"
+        )
     terms = terms or Terms()
     if terms.is_secure:
         check_enough_sites(len(sites))
