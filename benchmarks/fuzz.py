@@ -85,7 +85,7 @@ def load_cases() -> None:
 def run(
     n_cases: int, seed: int = 0, only: str | None = None
 ) -> tuple[Counter[tuple[str, str]], list[Failure]]:
-    """Run cases of all kinds in turn.
+    """Run cases of all kinds in turn, until all are done or somebody interrupts them.
 
     Parameters
     ----------
@@ -107,7 +107,10 @@ def run(
     failures = []
     for n in range(n_cases):
         kind = names[(seed + n) % len(names)]
-        outcome = try_case(kind, seed + n)
+        try:
+            outcome = try_case(kind, seed + n)
+        except KeyboardInterrupt:  # what was found so far is told
+            break
         if isinstance(outcome, Failure):
             failures.append(outcome)
             outcome = "FAILED"
@@ -171,7 +174,8 @@ def main() -> int:
         print(f"{kind:24} {outcome:12} {count}")
     for failure in failures:
         print(f"\n{failure}")
-    print(f"{options.n_cases} cases, {len(failures)} failures, {time.perf_counter() - start:.0f} s")
+    seconds = time.perf_counter() - start
+    print(f"{outcomes.total()} cases, {len(failures)} failures, {seconds:.0f} s")
     return 1 if failures else 0
 
 

@@ -452,7 +452,7 @@ def test_imputation_fills_what_is_missing_and_nothing_else(fitted):
     assert filled.shape == images.shape
     assert np.isfinite(filled).all()
     assert np.allclose(filled[observed], images[observed], atol=1e-6)
-    predictor = model._imputer  # the weight of predictions is not that of `transform`
+    predictor = model.imputer_  # the weight of predictions is not that of `transform`
     posterior = predictor.posterior(model.checked_images(images))
     expected = model.inverse_transform(posterior.latents, covariance=posterior.covariance)
     assert np.allclose(filled[~observed], expected[~observed], atol=1e-5)

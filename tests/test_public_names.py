@@ -27,6 +27,7 @@ PUBLIC = [
             "cluster",
             "compare",
             "datasets",
+            "explorer",
             "federation",
             "geometry",
             "images",

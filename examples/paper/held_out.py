@@ -78,6 +78,12 @@ def firmer_fine_slices(experiment: Experiment) -> Case:
     return replace(case, arguments=case.arguments | {"balance": balance, "n_iter": n_iter})
 
 
+def decimated_fine_slices(experiment: Experiment) -> Case:
+    """Return all slices at 2 mm, whose voxels together count as much as those at 4 mm."""
+    case = fine_slices(experiment)
+    return replace(case, arguments=case.arguments | {"decimation": 0.25})
+
+
 def some_hippocampi(experiment: Experiment) -> Case:
     """Return the first 60 hippocampi at 2 mm, and settings under which fits take minutes."""
     arguments = _arguments("brains3d", experiment) | {"voxel_size": (2.0,) * 3}
@@ -100,6 +106,7 @@ CASES: dict[str, Callable[[Experiment], Case]] = {
     **{f"slices-4mm-{n}": partial(coarse_slices, n_images=n) for n in N_SLICES},
     "slices-2mm": fine_slices,
     "slices-2mm-firmer": firmer_fine_slices,
+    "slices-2mm-decimated": decimated_fine_slices,
     "hippocampi": some_hippocampi,
     "faces": coarse_faces,
 }

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from examples.prediction.baselines import (
 )
 from examples.prediction.datasets import DATASETS, Dataset, drawn
 
-NUMBERS_OF_LATENTS = (4, 16, 64)
+NUMBERS_OF_LATENTS = (4, 8, 16, 32, 64)
 N_SPLITS = 5
 
 
@@ -46,6 +47,7 @@ class Task:
     n_latents : int
         0 for baselines that choose it themselves.
     split : int
+        Seed of the random choice of images and of their boxes.
     """
 
     dataset: str
@@ -93,23 +95,31 @@ def result_of(task: Task, data: Path | None) -> dict[str, float]:
     }
 
 
-def tasks_of(datasets: Iterable[str], n_splits: int, numbers: Iterable[int]) -> list[Task]:
+def tasks_of(datasets: Iterable[str], splits: Iterable[int], numbers: Iterable[int]) -> list[Task]:
     """Return all that is to be done, what takes longest first."""
+    slowest_first = sorted(datasets, key=lambda name: name != "hippocampi")
     ours = [("anamorph", number) for number in sorted(numbers, reverse=True)]
     evidences = [("PPCA evidence", number) for _, number in ours]
-    methods = [*ours, *((name, 0) for name in BASELINES), *evidences]
+    methods = [*ours, *evidences, *((name, 0) for name in BASELINES)]
     return [
         Task(dataset, method, number, split)
         for method, number in methods
-        for dataset in datasets
-        for split in range(n_splits)
+        for dataset in slowest_first
+        for split in splits
     ]
 
 
-def kept(task: Task, data: Path | None, work: Path) -> dict[str, Any]:
-    """Return the result of a task and where it was made: computed now, or kept from before."""
+def kept(
+    task: Task, data: Path | None, work: Path, deadline: float = math.inf
+) -> dict[str, Any] | None:
+    """Return the result of a task and where it was made: computed now, or kept from before.
+
+    None if it is not done, and it is later than the deadline, in seconds since the epoch.
+    """
     path = work / task.file
     if not path.exists():
+        if time.time() > deadline:
+            return None
         started = time.perf_counter()
         found: dict[str, Any] = dict(result_of(task, data))
         found["made"] = present_provenance(0, "cpu", 1, time.perf_counter() - started)
@@ -123,7 +133,7 @@ def kept(task: Task, data: Path | None, work: Path) -> dict[str, Any]:
 def summary(results: dict[Task, dict[str, Any]]) -> dict[str, Any]:
     """Return mean and standard error over splits: by set of images, method and measure.
 
-    Each set has also "made": where its numbers come from.
+    Each set has also "made": where its numbers come from, and of which splits they are.
     """
     gathered: dict[str, dict[str, dict[str, list[float]]]] = {}
     made: dict[str, list[dict[str, Any]]] = {}
@@ -140,7 +150,10 @@ def summary(results: dict[Task, dict[str, Any]]) -> dict[str, Any]:
             method: {name: _mean_and_error(values) for name, values in measures.items()}
             for method, measures in methods.items()
         }
-        | {"made": joined(made[dataset])}
+        | {
+            "made": joined(made[dataset])
+            | {"splits": sorted({task.split for task in results if task.dataset == dataset})}
+        }
         for dataset, methods in gathered.items()
     }
 
@@ -158,7 +171,7 @@ def table(found: dict[str, Any], measure: str) -> str:
     """Return a table of one measure, in Markdown: a row for each set of images."""
     methods = [
         method
-        for method in next(iter(found.values()))
+        for method in dict.fromkeys(name for entries in found.values() for name in entries)
         if any(measure in entries.get(method, {}) for entries in found.values())
     ]
     lines = [f"| {measure} | " + " | ".join(methods) + " |", "|---|" + "---:|" * len(methods)]
@@ -174,17 +187,18 @@ def run(
     work: Path,
     out: Path,
     datasets: Iterable[str],
-    n_splits: int,
+    splits: Iterable[int],
     numbers: Iterable[int],
     n_processes: int,
-    may_start: Callable[[Task], bool] = lambda _: True,
+    deadline: float = math.inf,
 ) -> dict[str, Any]:
-    """Do all that is to be done, and write the summary."""
+    """Do what can be begun before the deadline, and write the summary."""
     work.mkdir(parents=True, exist_ok=True)
-    tasks = [task for task in tasks_of(datasets, n_splits, numbers) if may_start(task)]
+    tasks = tasks_of(datasets, splits, numbers)
     with ProcessPoolExecutor(n_processes) as pool:
-        futures = {task: pool.submit(kept, task, data, work) for task in tasks}
-        found = summary({task: future.result() for task, future in futures.items()})
+        futures = {task: pool.submit(kept, task, data, work, deadline) for task in tasks}
+        results = {task: future.result() for task, future in futures.items()}
+    found = summary({task: result for task, result in results.items() if result is not None})
     out.mkdir(parents=True, exist_ok=True)
     with replacing(out / "results.json") as temporary:
         temporary.write_text(json.dumps(found, indent=1), encoding="utf-8")
@@ -200,13 +214,24 @@ def main() -> None:
     options.add_argument("--work", type=Path, default=Path("paper-work/prediction"))
     options.add_argument("--out", type=Path, default=Path("docs/results/prediction"))
     options.add_argument("--only", nargs="+", choices=list(DATASETS), default=list(DATASETS))
-    options.add_argument("--latents", nargs="+", type=int, default=list(NUMBERS_OF_LATENTS))
+    options.add_argument(
+        "--latents",
+        nargs="*",
+        type=int,
+        default=list(NUMBERS_OF_LATENTS),
+        help="their numbers; none of them for baselines alone",
+    )
     options.add_argument("--splits", type=int, default=N_SPLITS)
+    options.add_argument("--seed", type=int, default=0, help="of the first split; others follow")
     options.add_argument("--processes", type=int, default=1)
+    options.add_argument("--minutes", type=float, default=math.inf, help="nothing begins later")
     given = options.parse_args()
     datasets = given.only if given.data else ["drawn faces"]
     numbers = given.latents if given.data else [4, 16]
-    found = run(given.data, given.work, given.out, datasets, given.splits, numbers, given.processes)
+    splits = range(given.seed, given.seed + given.splits)
+    places = given.data, given.work, given.out
+    deadline = time.time() + 60 * given.minutes
+    found = run(*places, datasets, splits, numbers, given.processes, deadline)
     for measure in ("error", "evidence", "weight", "deviation"):
         print(table(found, measure), "\n")
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anamorph.compare import Comparison as Comparison
     from anamorph.compare import compare_layouts as compare_layouts
     from anamorph.estimator import ShapeAppearanceModel as ShapeAppearanceModel
+    from anamorph.explorer import write_explorer as write_explorer
     from anamorph.fitting.run import Progress as Progress
     from anamorph.model.encoding import Encoded as Encoded
     from anamorph.model.presets import PRESETS as PRESETS
@@ -33,6 +34,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "classify": ["EvidenceClassifier", "GaussianProcessClassifier", "NuisanceRemover"],
         "compare": ["Comparison", "compare_layouts"],
         "estimator": ["ShapeAppearanceModel"],
+        "explorer": ["write_explorer"],
         "fitting.run": ["Progress"],
         "model.encoding": ["Encoded"],
         "model.presets": ["PRESETS", "preset"],

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, overload
 
@@ -25,9 +26,10 @@ from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.pyramid import plan_levels, run_levels
-from anamorph.fitting.run import Progress, duration, told
+from anamorph.fitting.run import Checkpoints, Progress, duration, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
+from anamorph.fitting.validation import Validation, best_iteration
 from anamorph.geometry.pose import pose_names
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
@@ -148,12 +150,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Size of a voxel along each axis; by default that of the files, or 1.
     channel_axis : int, optional
         Axis of the stacked images that holds channels or classes, e.g. -1.
-    scale : {"none", "robust", "zscore"} or float, optional
+    scale : {"none", "robust", "zscore", "match"} or float, optional
         How to scale intensities, each image by itself: "robust" divides by its typical intensity,
-        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
-        default floats stay, and integers are divided by what stands for 1 among them.
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, "match" brings its
+        quantiles to the average of all images, a number divides. By default floats stay, and
+        integers are divided by what stands for 1 among them.
     decimation : float or "auto"
         Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
+    intensity : {"global", "per image", "smooth"}
+        Whether intensities are what the images say, or gain and offset of each image do not
+        matter, or neither does a smooth field that multiplies it, such as that of a coil.
     device : {"cpu", "cuda", "auto"}
         Where to compute; "auto" is the GPU where there is one and the work is large enough to
         pay. Sums on a GPU are added up in no fixed order: results differ in their last digits
@@ -187,7 +193,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     noise_variance_ : array of shape (C,)
         1 where the likelihood has none.
     objective_ : list of float
-        Approximate log evidence after each iteration.
+        What the fit raises, after each iteration: an approximate log evidence.
+    validation_ : list of float
+        Mean log evidence of held-out images after each iteration, if there were any.
+    best_iteration_ : int or None
+        The iteration, from 1, at which that is best.
+    effective_voxels_ : float or None
+        How many voxels with independent residuals an image is worth.
     n_iter_ : int
         How many iterations were done.
     n_features_in_ : int
@@ -227,6 +239,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         channel_axis: int | None = None,
         scale: str | float | None = None,
         decimation: float | str = "auto",
+        intensity: str = "global",
         device: str = "cpu",
         n_threads: int | None = None,
         memory_budget: int | None = None,
@@ -250,6 +263,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.channel_axis = channel_axis
         self.scale = scale
         self.decimation = decimation
+        self.intensity = intensity
         self.device = device
         self.n_threads = n_threads
         self.memory_budget = memory_budget
@@ -318,6 +332,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
+        validation: Images | None = None,
     ) -> ShapeAppearanceModel:
         """Learn mean, modes and latents from images.
 
@@ -334,6 +349,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Written after every iteration, and resumed from if it exists.
         callback : callable, optional
             Called with the `Progress` after every iteration.
+        validation : images, optional
+            Images that take no part in the fit, and whose evidence is found after every iteration
+            (`validation_`): they are encoded each time, which takes about as long as three
+            iterations with as many images.
 
         Returns
         -------
@@ -357,7 +376,14 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 [place_cohort(self.machine, images, settings, images.identities, starting)]
             )
 
-        return self.fit_at(open_sites, X, start=start, checkpoint=checkpoint, callback=callback)
+        return self.fit_at(
+            open_sites,
+            X,
+            start=start,
+            checkpoint=checkpoint,
+            callback=callback,
+            validation=validation,
+        )
 
     def fit_at(
         self,
@@ -367,6 +393,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         start: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callable[[Progress], object] | None = None,
+        validation: Images | None = None,
     ) -> ShapeAppearanceModel:
         """Do what `fit` does, with images that other processes hold (see `anamorph.cluster`).
 
@@ -376,7 +403,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             From opened images, settings and starting latents (N, K) or None to the sites that
             hold the images, which check every image first. Called for every grid: sites average
             images that are on a finer grid than that of the settings.
-        X, start, checkpoint, callback
+        X, start, checkpoint, callback, validation
             As in `fit`.
 
         Returns
@@ -390,13 +417,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
-
+        watch = None
+        if validation is not None:
+            watch = Validation(self._open_like(images, validation), settings, self.machine)
         levels = plan_levels(settings, arguments["levels"], arguments["n_iter"])
 
-        def open_checkpoints(sites: OwnSites, here: Settings) -> CheckpointFile | None:
-            if checkpoint is None:
-                return None
-            return CheckpointFile(checkpoint, sites, here, seed, len(images), len(levels))
+        def open_checkpoints(sites: OwnSites, here: Settings) -> Checkpoints | None:
+            kept = None
+            if checkpoint is not None:
+                kept = CheckpointFile(checkpoint, sites, here, seed, len(images), len(levels))
+            return kept if watch is None else watch.around(kept, here)
 
         held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
         with held, self.machine.threads():
@@ -415,9 +445,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     f"{error}; suspected: {suspected_cause(images, settings)}"
                     + _told_of_checkpoint(checkpoint)
                 ) from None
-        self._take(state.beside(np), settings, images)
+        self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
         self.latents_, self.poses_ = sites.latents, sites.poses
-        tell_of_folds(find_folds(self._predictor, self.latents_))
+        tell_of_folds(find_folds(self.predictor_, self.latents_))
         return self
 
     def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
@@ -434,7 +464,32 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         return show
 
-    def _take(self, state: State, settings: Settings, images: _Described) -> None:
+    def _open_like(self, images: ImageCollection, others: Images) -> ImageCollection:
+        """Return other images as a collection of the same format and grid."""
+        _refuse_foreign(others)
+        if is_list_of_files(others):
+            origin = Origin(len(images), images.affine, images.pad)
+            opened: ImageCollection = FileImages(
+                cast(Sequence[Any], others),
+                self.likelihood,
+                self.channel_axis,
+                like=images.format,
+                pad=origin.pad,
+                onto=None if origin.affine is None else origin.inner_grid(images.format.space),
+            )
+        else:
+            opened = open_images(others, self.likelihood, self.channel_axis, like=images.format)
+        opened.format.check_like(images.format, opened.name(0))
+        opened.check(for_fit=False)
+        return opened
+
+    def _take(
+        self,
+        state: State,
+        settings: Settings,
+        images: _Described,
+        validation: Sequence[float] = (),
+    ) -> None:
         """Become the model at the end of a fit."""
         origin = Origin(
             state.latents.n_images,
@@ -443,10 +498,15 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             state.seconds,
             images.suffix,
             getattr(images, "typical", None),  # which sites do not tell
+            tuple(validation),
             state.level_begins,
         )
         objective = list(state.objective)
-        settings = replace(settings, prediction_weight=state.prediction_weight)
+        settings = replace(
+            settings,
+            prediction_weight=state.prediction_weight,
+            independent_share=state.independent_share,
+        )
         self._set_fitted(images.format, settings, state.parameters, objective, origin)
 
     # ---- using a fitted model
@@ -462,6 +522,27 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """What the model was fitted with: the arguments, and the defaults where there were none."""
         check_is_fitted(self, "mean_")
         return self._settings
+
+    @property
+    def validation_(self) -> list[float]:
+        """Mean log evidence of held-out images after each iteration; empty without such images."""
+        check_is_fitted(self, "mean_")
+        return list(self.origin_.validation)
+
+    @property
+    def best_iteration_(self) -> int | None:
+        """The iteration, from 1, at which that is best; None without held-out images."""
+        return best_iteration(self.validation_)
+
+    @property
+    def effective_voxels_(self) -> float | None:
+        """How many voxels with independent residuals an image is worth, at most all of them.
+
+        It is their number over the sum of squared autocorrelations of Pearson residuals, estimated
+        at the end of a fit with ``decimation="auto"``; None otherwise.
+        """
+        share = self.settings_.independent_share
+        return None if share is None else share * math.prod(self.settings_.space)
 
     @property
     def generator_(self) -> Generator:
@@ -485,27 +566,32 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self,
         X: Images,  # noqa: N803
         *,
-        return_cov: Literal[True],
+        return_cov: Literal[True, "laplace"],
     ) -> tuple[Float64Array, Float64Array]: ...
 
     def transform(
         self,
         X: Images,  # noqa: N803
         *,
-        return_cov: bool = False,
+        return_cov: bool | str = False,
     ) -> Float64Array | tuple[Float64Array, Float64Array]:
         """Return the most probable latents of images, (N, K).
 
         Parameters
         ----------
         X : images
-        return_cov : bool
-            Whether to return their covariances as well, (N, K, K): how well an image tells them, by
-            Laplace's approximation.
+        return_cov : bool or "laplace"
+            Whether to return how well an image tells its latents: their mean in place of the most
+            probable ones, and their covariances, (N, K, K), fitted to the posterior where its mass
+            is, which takes some 8K shootings of an image. "laplace" returns the most probable ones
+            and the covariances of Laplace's approximation, at once and too small.
         """
-        if not return_cov:
+        if return_cov is False:
             return self.encode(X).latents
-        posterior = self._predictor.posterior(self.checked_images(X))
+        if return_cov is not True and return_cov != "laplace":
+            raise ValueError(f"return_cov must be True, False or 'laplace', got {return_cov!r}")
+        images = self.checked_images(X)
+        posterior = self.predictor_.posterior(images, fitted=return_cov is True)
         return posterior.latents, posterior.covariance
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
@@ -514,7 +600,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        predictor, images = self._predictor, self.checked_images(X)
+        predictor, images = self.predictor_, self.checked_images(X)
         with shown_in_notebook(self.verbose, "Encoding images"):
             encoded = predictor.encode(images)
         encoded, folds = encode_unfolded(predictor, images, encoded)
@@ -532,7 +618,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     def poses(self, X: Images) -> Float64Array:  # noqa: N803
         """Return the most probable poses of images, (N, P): see `pose_names_`."""
         with shown_in_notebook(self.verbose, "Aligning images"):
-            return self._predictor.poses(self.checked_images(X))
+            return self.predictor_.poses(self.checked_images(X))
 
     def reconstruct(self, X: Images) -> Array:  # noqa: N803
         """Return images as the model explains them, in their own pose and on their own grid.
@@ -554,7 +640,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return what `reconstruct` does, always with channels first: (N, C, *space)."""
         images = self.checked_images(X)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
-            explained = self._predictor.reconstruct(images)
+            explained = self.predictor_.reconstruct(images)
         if self.image_format_.scale is not None:
             for n in range(len(images)):
                 explained[n] = images.unscaled(n, explained[n])
@@ -597,7 +683,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if poses is not None:
             raise ValueError("poses cannot be given with a covariance: leave one of them out")
         posterior = self._checked_posterior(Z, covariance)
-        return self.image_format_.to_user(self._predictor.posterior_images(posterior))
+        return self.image_format_.to_user(self.predictor_.posterior_images(posterior))
 
     def expected_images(
         self,
@@ -610,7 +696,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         placed = self._checked_poses(poses, len(latents))
         check_choice("part", part, PARTS)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
-            return self._predictor.expected_images(
+            return self.predictor_.expected_images(
                 latents, warped=part != "appearance", coloured=part != "shape", poses=placed
             )
 
@@ -630,7 +716,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
         placed = self._checked_poses(poses, len(latents))
-        return self._predictor.log_likelihood(images, latents, placed)
+        return self.predictor_.log_likelihood(images, latents, placed)
 
     def displacement(
         self,
@@ -655,7 +741,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         latents = self._checked_latents(Z)
         placed = self._checked_poses(poses, len(latents))
-        return self._predictor.displacement(latents, placed, inverse=inverse)
+        return self.predictor_.displacement(latents, placed, inverse=inverse)
 
     # ---- the space of the template
 
@@ -668,6 +754,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         interpolation: str = "linear",
         modulate: bool = False,
         fwhm: float = 0.0,
+        poses: ArrayLike | None = None,
     ) -> Any:
         """Return images, label maps, points or meshes in the space of the template.
 
@@ -688,6 +775,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             stays the same. False by default.
         fwhm : float
             Width of a Gaussian to smooth with, in mm (voxels without affine); 0, none, by default.
+        poses : array of shape (N, P), optional
+            Of the images; needed with `z` if the model was fitted with `align`.
 
         Returns
         -------
@@ -695,11 +784,22 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             In the layout of `inverse_transform`; label maps as integers.
         """
         if is_mesh(X):
-            return self.template_space_.meshes_to(as_meshes(X), self._latents_of_rows(z))
+            latents = self._latents_of_rows(z)
+            placed = self._poses_of_rows(poses, len(latents))
+            return self.template_space_.meshes_to(as_meshes(X), latents, placed)
         images = self._images_of_kind(X, kind, needs_latents=z is None)
-        latents = self.encode(images).latents if z is None else self._latents_of_rows(z)
+        if z is None:
+            encoded = self.encode(images)
+            latents, placed = encoded.latents, encoded.poses
+        else:
+            latents = self._latents_of_rows(z)
+            placed = self._poses_of_rows(poses, len(latents))
         brought = self.template_space_.images_to(
-            images, latents, interpolation=interpolation, modulate=modulate, fwhm=fwhm
+            *(images, latents),
+            interpolation=interpolation,
+            modulate=modulate,
+            fwhm=fwhm,
+            poses=placed,
         )
         return self._in_layout_of(images, kind, brought)
 
@@ -710,6 +810,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         kind: str | None = None,
         interpolation: str = "linear",
+        poses: ArrayLike | None = None,
     ) -> Any:
         """Return images, label maps, points or meshes of the template in the spaces of images.
 
@@ -719,7 +820,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             In the space of the template: one for all, or one for each row of `z`.
         z : array of shape (N, K)
             Latents of the images.
-        kind, interpolation
+        kind, interpolation, poses
             As for `to_template`.
 
         Returns
@@ -727,10 +828,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         array of shape (N, ...), or list of Mesh
         """
         latents = self._latents_of_rows(z)
+        placed = self._poses_of_rows(poses, len(latents))
         if is_mesh(X):
-            return self.template_space_.meshes_from(as_meshes(X), latents)
+            return self.template_space_.meshes_from(as_meshes(X), latents, placed)
         images = self._images_of_kind(X, kind)
-        brought = self.template_space_.images_from(images, latents, interpolation=interpolation)
+        brought = self.template_space_.images_from(
+            images, latents, interpolation=interpolation, poses=placed
+        )
         return self._in_layout_of(images, kind, brought)
 
     def jacobians(self, z: ArrayLike, *, log: bool = False, fwhm: float = 0.0) -> Array:
@@ -774,12 +878,22 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     @property
     def template_space_(self) -> TemplateSpace:
         """The space of the template: what brings images, points and meshes there and back."""
-        return TemplateSpace(self._predictor, self.image_format_, self.origin_)
+        return TemplateSpace(self.predictor_, self.image_format_, self.origin_)
 
     def _latents_of_rows(self, z: ArrayLike | None) -> Float64Array:
         if z is None:
             raise ValueError("z must be given: the latents of the images that these belong to")
         return self._checked_latents(np.atleast_2d(np.asarray(z, np.float64)))
+
+    def _poses_of_rows(self, poses: ArrayLike | None, n_images: int) -> Float64Array | None:
+        """Return poses (N, P), which must be given where the model has some."""
+        if poses is None and self.settings_.has_poses:
+            raise ValueError(
+                "poses must be given with z: the model was fitted with align="
+                f"{self.settings_.align!r}, and encode(X).poses are those of images"
+            )
+        given = None if poses is None else np.atleast_2d(np.asarray(poses, np.float64))
+        return self._checked_poses(given, n_images)
 
     def _images_of_kind(
         self,
@@ -829,12 +943,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return the images and deviations of `impute`, always with channels first."""
         images = self.checked_images(X)
         with shown_in_notebook(self.verbose, "Imputing images"):
-            imputed, deviations = self._imputer.impute(images)
+            imputed, deviations = self.imputer_.impute(images)
         if self.image_format_.scale is not None:  # what was observed comes back as it was
             for n in range(len(images)):
+                above = images.unscaled(n, imputed[n] + deviations[n])
                 imputed[n] = images.unscaled(n, imputed[n])
-                zero = images.unscaled(n, np.zeros_like(deviations[n]))
-                deviations[n] = images.unscaled(n, deviations[n]) - zero
+                deviations[n] = above - imputed[n]
         return imputed, deviations
 
     def sample_posterior(
@@ -861,7 +975,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         latents : array of shape (n_samples * N, K)
         """
         check_integer("n_samples", n_samples, 1)
-        posterior = self._imputer.posterior(self.checked_images(X))
+        posterior = self.imputer_.posterior(self.checked_images(X))
         factor = np.linalg.cholesky(posterior.covariance)
         shape = (n_samples, *posterior.latents.shape, 1)
         noise = np.random.default_rng(random_state).standard_normal(shape)
@@ -890,9 +1004,28 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         latents = draw_latents(self.latent_precision_, int(n_samples), generator)
         if not noise:
             return self.inverse_transform(latents), latents
-        expected = self._predictor.expected_images(latents)
+        expected = self.predictor_.expected_images(latents)
         drawn = self.settings_.likelihood.draw(expected, self.noise_variance_, generator)
         return self._format.to_user(drawn), latents
+
+    def explore(self, X: Images | None = None, **options: Any) -> Any:  # noqa: N803
+        """Return a page in which people move latents and see images, which notebooks show.
+
+        Parameters
+        ----------
+        X : images, optional
+            Images to compare with their reconstructions; none by default.
+        **options
+            Latents, names, covariates, title and max_megabytes, as for
+            `anamorph.explorer.write_explorer`.
+
+        Returns
+        -------
+        anamorph.explorer.Explorer
+            Its method ``save(path)`` writes the page to a file.
+        """
+        # Pictures stand on floors above this one, and are looked for when somebody asks for them.
+        return import_module("anamorph.explorer").explore(self, X, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, which holds no image and no latents of anyone."""
@@ -946,11 +1079,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.n_features_in_ = n_channels * math.prod(image_format.space)
 
     @property
-    def _predictor(self) -> Predictor:
+    def predictor_(self) -> Predictor:
+        """What encodes and draws images, where the model works."""
         return Predictor(self.generator_, self.machine)
 
     @property
-    def _imputer(self) -> Predictor:
+    def imputer_(self) -> Predictor:
         """What predicts hidden voxels, as sure of others as it should be."""
         generator = replace(self.generator_, settings=self._settings.for_prediction)
         return Predictor(generator, self.machine)
@@ -997,7 +1131,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self,
         files: Sequence[Any],
         *,
-        resample: bool = False,
+        resample: bool | None = None,
         cache: str | os.PathLike[str] | None = None,
         missing_value: float | None = None,
         mask: str | os.PathLike[str] | Sequence[Any] | None = None,
@@ -1008,8 +1142,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ----------
         files : list of paths, or of tuples of paths
             One file per image, or one tissue map per class and image.
-        resample : bool
-            Whether to bring files that are on other grids onto that of the model.
+        resample : bool, optional
+            Whether to bring files that are on other grids onto that of the model; by default they
+            are if their headers say where voxels are.
         cache : path, optional
             Folder to keep decoded images in; by default a temporary one.
         missing_value : float, optional

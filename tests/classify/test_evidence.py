@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
+from anamorph.classify import evidence
 from anamorph.datasets import digits
 from anamorph.images.collection import open_images
 
@@ -39,8 +40,8 @@ def test_probabilities_are_evidence_times_prior(fitted, small_digits):
     images, labels = small_digits
     assert fitted.classes_.tolist() == ["nought", "one", "seven"]
     shares = np.array([np.mean(labels[:40] == label) for label in fitted.classes_])
-    evidence = np.stack([model.score_samples(images[40:]) for model in fitted.models_], axis=1)
-    joint = evidence + np.log(shares)
+    found = np.stack([each.log_evidence for each in fitted.encode(images[40:])], axis=1)
+    joint = found + np.log(shares)
     assert np.allclose(fitted.joint_log_evidence(images[40:]), joint)
     log_total = np.log(np.exp(joint - joint.max(axis=1, keepdims=True)).sum(axis=1))
     expected = joint - joint.max(axis=1, keepdims=True) - log_total[:, None]
@@ -48,6 +49,21 @@ def test_probabilities_are_evidence_times_prior(fitted, small_digits):
     assert np.allclose(fitted.predict_proba(images[40:]).sum(axis=1), 1)
     best = fitted.predict_proba(images[40:]).argmax(axis=1)
     assert np.array_equal(fitted.predict(images[40:]), fitted.classes_[best])
+
+
+def test_doubtful_classes_are_encoded_from_a_second_start(fitted, small_digits, monkeypatch):
+    images = small_digits[0][40:]
+    once = [model.encode(images) for model in fitted.models_]
+    joint = np.stack([each.log_evidence for each in once], axis=1) + fitted.class_log_prior_
+    behind = joint.max(axis=1, keepdims=True) - joint
+    limit = np.median(np.sort(behind, axis=1)[:, 1])  # half of the images have two classes nearer
+    monkeypatch.setattr(evidence, "_DOUBT", limit)
+    for k, (again, before) in enumerate(zip(fitted.encode(images), once, strict=True)):
+        is_near = (behind[:, k] < limit) & (np.count_nonzero(behind < limit, axis=1) > 1)
+        assert is_near.any()
+        assert np.array_equal(again.n_shootings > before.n_shootings, is_near)
+        assert np.array_equal(again.latents[~is_near], before.latents[~is_near])
+        assert (again.log_evidence >= before.log_evidence).all()
 
 
 def test_each_model_is_that_of_its_class_alone(fitted, small_digits):

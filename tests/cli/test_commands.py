@@ -56,6 +56,22 @@ def test_fit_writes_a_model_and_latents_and_removes_its_checkpoint(anamorph, pic
     assert result.stderr == ""
 
 
+def test_some_images_can_be_held_out(anamorph, volumes, tmp_path):
+    output = tmp_path / "model"
+    flags = ["--holdout", 0.3, "--pad", 1, "--decimation", 1, *QUICK, "--json"]
+    result = anamorph("fit", volumes, "-o", output, *flags, succeeds=True)
+    assert result.json["n_images"] == 7
+    assert len(result.json["validation"]) == result.json["n_iterations"]
+    model = ShapeAppearanceModel.load(output)
+    assert model.best_iteration_ == result.json["best_iteration"]
+    names = {line.split()[0] for line in (tmp_path / "model.latents.tsv").read_text().splitlines()}
+    held = sorted(path for path in volumes.iterdir() if path.name[:6] not in names)
+    assert len(held) == 3
+    assert model.validation_[-1] == pytest.approx(model.score(held), rel=1e-6)
+    for share in (1, -0.1, 0.01):
+        assert "--holdout" in anamorph("fit", volumes, "-o", output, "--holdout", share).error
+
+
 def test_flags_file_and_preset_reach_the_model(anamorph, pictures, tmp_path):
     config = tmp_path / "settings.toml"
     config.write_text("components = 3\niterations = 1\nseed = 4\n")
@@ -113,14 +129,14 @@ def test_missing_field_of_view_with_resample(anamorph, volumes, tmp_path):
     moved = rotated_affine(origin=(-19.0, 10.0, 5.0))
     save_nifti(volumes / "sub-11.nii.gz", blobs(1, VOLUME, seed=5)[0], moved)
     output = tmp_path / "model.safetensors"
-    result = anamorph("fit", volumes, "-o", output, *QUICK)
+    result = anamorph("fit", volumes, "-o", output, *QUICK, "--no-resample")
     assert "sub-01.nii.gz" in result.error
     assert "sub-11.nii.gz differ in affine" in result.error
     assert "--resample" in result.error
     reference = volumes / "sub-01.nii.gz"
     anamorph("fit", volumes, "-o", output, *QUICK, "--reference", reference, succeeds=True)
     odd = volumes / "sub-11.nii.gz"
-    anamorph("impute", output, odd, "--resample", "-o", tmp_path / "whole", succeeds=True)
+    anamorph("impute", output, odd, "-o", tmp_path / "whole", succeeds=True)
     filled = check_space(tmp_path / "whole" / "sub-11_imputed.nii.gz")
     assert np.isfinite(filled.get_fdata()).all()
 

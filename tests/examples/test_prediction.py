@@ -69,9 +69,11 @@ def test_a_run_keeps_what_is_done_and_shows_mean_and_standard_error(tmp_path):
     first = tmp_path / tasks[0].file
     first.write_text(json.dumps(results[tasks[0]] | {"error": 0.5}))
     results[tasks[0]] = hidden.kept(tasks[0], None, tmp_path)
+    assert hidden.kept(hidden.Task("drawn faces", "KNN", 0, 2), None, tmp_path, deadline=0) is None
     found = hidden.summary(results)
     assert found["drawn faces"]["KNN"]["error"]["n_splits"] == 2
     assert found["drawn faces"]["made"]["seed"] == 0
+    assert found["drawn faces"]["made"]["splits"] == [0, 1]
     assert "KNN" in hidden.table(found, "error")
 
 
@@ -80,3 +82,9 @@ def test_the_model_predicts_drawn_faces():
     result = hidden.result_of(hidden.Task("drawn faces", "anamorph", 8, 0), None)
     assert result["error"] < 0.7
     assert 0 < result["weight"] <= 1
+
+
+def test_splits_follow_the_seed():
+    tasks = hidden.tasks_of(["digits", "hippocampi"], range(7, 9), [4, 8])
+    assert {task.split for task in tasks} == {7, 8}
+    assert tasks[0] == hidden.Task("hippocampi", "anamorph", 8, 7)

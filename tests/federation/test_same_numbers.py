@@ -17,8 +17,8 @@ from tests.conftest import relative_error
 from tests.federation.conftest import LENIENT, OPEN, Wire, fit, model, objective_error, sites, stack
 
 # A prime number of images at every site: no array of one number per image has their shape.
-N_PRIME = 33
-SIZES = {"site1": 11, "site2": 11, "site3": 11}
+N_PRIME = 39
+SIZES = {"site1": 13, "site2": 13, "site3": 13}  # no size of anything else
 
 ENVELOPE = {
     "describe": {"format", "voxel_size", "affine", "pad", "suffix", "holdings"},

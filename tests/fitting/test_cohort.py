@@ -32,7 +32,7 @@ GOLDEN_ERRORS = {
     },
 }
 AS_PRINTED = 1.05  # they are printed to one or two digits: an exact evaluation is up to 3 % above
-N_PRIME = 11
+N_PRIME = 13
 every_likelihood = pytest.mark.parametrize("likelihood", sorted(LIKELIHOODS))
 every_layout = pytest.mark.parametrize("layout", ["joint", "separate", "shape", "appearance"])
 

@@ -213,6 +213,17 @@ def test_no_step_lowers_the_joint_log_probability(likelihood, layout):
             assert after >= before - 1e-6 * abs(before), step
 
 
+@every_likelihood
+@every_layout
+def test_the_objective_never_falls(likelihood, layout):
+    settings, _, _, images = simulated.random_problem(likelihood, layout, n_images=8, missing=0.15)
+    cohort = Cohort(simulated.Stack(images), settings, range(len(images)))
+    objective = np.array(run(LocalSites([cohort]), settings, 40)[-1].objective)
+    # each of the five guarded steps of an iteration may lose what rounding does
+    assert np.diff(objective).min() > -1e-6 * np.abs(objective).max()
+    assert np.ptp(objective) > 1e-3 * np.abs(objective).max()
+
+
 @pytest.mark.slow
 @every_likelihood
 @pytest.mark.parametrize("seed", [1, 2])

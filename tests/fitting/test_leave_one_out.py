@@ -65,7 +65,9 @@ def test_images_are_predicted_as_by_bases_that_were_fitted_without_them():
     hidden = draw_boxes(list(range(N_IMAGES)), SPACE).mask()
     cohesion = Cohesion(np.linalg.inv(latents.T @ latents), N_IMAGES)
     generator = least_squares(images, latents, precision)
-    errors, squares, observed = errors_without(generator, images, latents, None, hidden, cohesion)
+    errors, squares, observed, *_ = errors_without(
+        generator, images, latents, None, hidden, cohesion
+    )
 
     expected, residuals = np.zeros(len(WEIGHTS)), 0.0
     for n in range(N_IMAGES):
@@ -93,7 +95,9 @@ def test_missing_voxels_count_for_nothing():
     images[:, :, 2] = np.nan
     hidden = draw_boxes(list(range(N_IMAGES)), SPACE).mask()
     cohesion = Cohesion(np.linalg.inv(latents.T @ latents), N_IMAGES)
-    errors, squares, observed = errors_without(generator, images, latents, None, hidden, cohesion)
+    errors, squares, observed, *_ = errors_without(
+        generator, images, latents, None, hidden, cohesion
+    )
     assert np.isfinite(errors).all()
     assert np.isfinite(squares).all()
     assert observed[0] == np.isfinite(images).sum()
@@ -112,6 +116,14 @@ def test_the_least_sure_of_equally_good_weights_is_chosen():
     errors[3], errors[4], errors[5] = 1.0, 1.01, 1.1
     assert best_weight(errors) == WEIGHTS[4]
     assert best_weight(np.linspace(2, 1, len(WEIGHTS))) == WEIGHTS[-1]
+
+
+def test_the_weight_that_residuals_say_is_taken_where_predictions_agree():
+    errors = np.full(len(WEIGHTS), 2.0)
+    errors[2:5] = 1.0
+    assert best_weight(errors, 0.2) == 0.2
+    assert best_weight(errors, 0.6) == WEIGHTS[4]
+    assert best_weight(np.full(len(WEIGHTS), 2.0), 0.3) == 0.3
 
 
 def smooth(noise):

@@ -194,7 +194,7 @@ def test_grids_that_differ_are_named(tmp_path, shape, affine, difference):
         save_nifti(tmp_path / "b.nii", noise(*shape), affine),
     ]
     with pytest.raises(ImageError) as error:
-        FileImages(paths)
+        FileImages(paths, resample=False)
     text = one_line(error)
     assert f"{paths[0]} and {paths[1]} differ in {difference}" in text
     assert "--resample" in text
@@ -220,9 +220,9 @@ def test_new_images_are_brought_onto_the_grid_of_a_model(tmp_path):
     assert np.allclose(images.read(EVERYTHING), expected, atol=1e-5, equal_nan=True)
     small, own = Grid((3, 3, 3), rotated_affine()), FileImages([path]).format
     with pytest.raises(ImageError, match=r"the given grid and .* differ in shape"):
-        FileImages([path], onto=small)
+        FileImages([path], onto=small, resample=False)
     with pytest.raises(ImageError, match=r"the model's grid and .* differ in shape"):
-        FileImages([path], onto=small, like=own)
+        FileImages([path], onto=small, like=own, resample=False)
 
 
 def test_arrays_and_volumes_do_not_mix(tmp_path):

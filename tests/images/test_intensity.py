@@ -9,6 +9,7 @@ from anamorph import ShapeAppearanceModel
 from anamorph.images.arrays import ArrayImages
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
+from anamorph.images.foreground import find_foreground
 from anamorph.images.intensity import checked_scale, find_scaling, typical_intensity
 from tests.cli.conftest import blobs
 from tests.images.filemaking import EVERYTHING, noise, save_nifti
@@ -83,7 +84,7 @@ def test_integers_among_floats_are_refused(tmp_path):
         FileImages(paths).check(for_fit=True)
 
 
-@pytest.mark.parametrize("scale", ["robust", "zscore"])
+@pytest.mark.parametrize("scale", ["robust", "zscore", "match"])
 def test_scaling_makes_images_alike(opened, scale, caplog):
     images = scans(1, 1000, 0.01, 70)
     collection = opened(images, scale=scale)
@@ -92,11 +93,13 @@ def test_scaling_makes_images_alike(opened, scale, caplog):
     scaled = collection.read(EVERYTHING)[:, 0]
     expected = opened(scans(1, 1, 1, 1), scale=scale).read(EVERYTHING)[:, 0]
     assert np.allclose(scaled, expected, atol=1e-4)
-    typical = [typical_intensity(image) for image in scaled]
+    typical = [typical_intensity(image[None]) for image in scaled]
     if scale == "robust":
         assert np.allclose(typical, 1, atol=1e-5)
-    else:
-        assert np.allclose(scaled.mean(axis=(1, 2)), 0, atol=0.1)
+    elif scale == "zscore":
+        foreground = [find_foreground(image[None]) for image in scaled]
+        assert np.allclose([values.mean() for values in foreground], 0, atol=1e-4)
+        assert np.allclose([values.std() for values in foreground], 1, atol=1e-4)
 
 
 def test_a_number_divides(opened):
@@ -140,7 +143,7 @@ def test_only_intensities_are_scaled(likelihood):
 @pytest.mark.parametrize("value", ["sharp", 0, -1, np.nan, np.inf, True, [1]])
 def test_other_scales_are_refused(value):
     with pytest.raises(
-        ValueError, match="scale must be one of none, robust, zscore, or a positive"
+        ValueError, match="scale must be one of none, robust, zscore, match, or a positive"
     ):
         checked_scale(value)
 
@@ -152,9 +155,9 @@ def test_typical_intensity_ignores_background_and_hot_voxels():
     image[:40, :40] = tissue
     image[50:] = 3 * noise(30, 80)  # the noise of air
     image[0, :8] = 1e6
-    assert typical_intensity(image) == pytest.approx(expected, rel=0.02)
+    assert typical_intensity(image[None]) == pytest.approx(expected, rel=0.02)
     image[image == 0] = np.nan
-    assert typical_intensity(image) == pytest.approx(expected, rel=0.02)
+    assert typical_intensity(image[None]) == pytest.approx(expected, rel=0.02)
 
 
 def test_an_image_without_foreground_cannot_be_scaled():

@@ -137,6 +137,17 @@ class TestEveryLikelihood:
         assert np.abs(derivatives.gradient).max() < 1e-6 * max(1, np.abs(expected).max())
 
     @given(seed=seeds)
+    def test_the_link_is_the_inverse_of_the_expectation(self, name, seed):
+        likelihood = LIKELIHOODS[name]
+        appearance, *_ = voxels(name, seed, soft=True, missing=0.0)
+        expected = likelihood.expectation(appearance)
+        again = likelihood.expectation(likelihood.link(expected))
+        assert again == pytest.approx(expected, rel=1e-4, abs=1e-6)
+        with np.errstate(all="raise"):  # nothing is more certain than certain
+            for certain in np.clip([0.0, 1.0], *likelihood.value_range):
+                assert np.isfinite(likelihood.link(np.full_like(expected, certain))).all()
+
+    @given(seed=seeds)
     def test_images_do_not_see_each_other(self, name, seed):
         appearance, images, precision = voxels(name, seed, soft=True, missing=0.2)
         together = LIKELIHOODS[name].derivatives(appearance, images, precision)

@@ -27,7 +27,7 @@ def amplified(model, factor, **changes):
     settings = replace(model.settings_, **changes)
     parameters = model.generator_.parameters
     larger = replace(parameters, shape_basis=parameters.shape_basis * np.float32(factor))
-    return replace(model._predictor, generator=Generator(settings, larger))
+    return replace(model.predictor_, generator=Generator(settings, larger))
 
 
 def folded_in(generator, latents):
@@ -48,7 +48,7 @@ def curable(model):
 
 
 def test_usual_warps_do_not_fold(model):
-    assert find_folds(model._predictor, model.latents_) == Folds(n_checked=10)
+    assert find_folds(model.predictor_, model.latents_) == Folds(n_checked=10)
 
 
 def test_folds_are_counted(model):
@@ -108,14 +108,14 @@ def test_images_whose_warps_fold_are_encoded_again_in_more_steps(curable, model,
 def test_of_many_images_those_with_the_largest_warps_are_looked_at(model, monkeypatch):
     monkeypatch.setattr(folding, "_MOST_CHECKED", 2)
     latents = np.concatenate([np.zeros((5, 3)), 60 * model.latents_[:1], np.zeros((5, 3))])
-    folds = find_folds(model._predictor, latents)
+    folds = find_folds(model.predictor_, latents)
     assert folds.n_checked == 2
     assert folds.n_images + folds.n_cured == 1
 
 
 def test_a_model_without_shape_does_not_fold():
     model = ShapeAppearanceModel(2, latents="appearance", n_iter=1).fit(blobs(6, (8, 8)))
-    assert find_folds(model._predictor, model.latents_) == Folds()
+    assert find_folds(model.predictor_, model.latents_) == Folds()
     assert len(model.transform(blobs(3, (8, 8)))) == 3
 
 

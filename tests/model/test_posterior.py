@@ -42,9 +42,13 @@ def test_draws_have_the_covariance_of_the_posterior():
 
 def test_latents_come_with_their_covariance(model):
     images = draw_images(5, 1)
+    modes, narrow = model.transform(images, return_cov="laplace")
+    assert modes == pytest.approx(model.transform(images))
     latents, covariance = model.transform(images, return_cov=True)
-    assert latents == pytest.approx(model.transform(images))
-    assert covariance.shape == (5, 4, 4)
+    assert np.abs(latents - modes).max() < 2 * np.sqrt(narrow.max())
+    assert covariance.shape == narrow.shape == (5, 4, 4)
+    with pytest.raises(ValueError, match="return_cov must be True, False or 'laplace'"):
+        model.transform(images, return_cov="exact")
     assert (np.linalg.eigvalsh(covariance) > 0).all()
     hidden = images.copy()
     hidden[:, :, 5:] = np.nan

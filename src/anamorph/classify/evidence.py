@@ -8,6 +8,7 @@ Laplace's approximation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from anamorph.arrays.typing import Float64Array, IntArray
+from anamorph.arrays.typing import Array, Float64Array, IntArray
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection, open_images
 from anamorph.model.checks import checked_components
 from anamorph.model.encoding import Encoded
 
 CLASS_PRIORS = ("empirical", "uniform")
+
+_DOUBT = 15.0  # nats behind the best class, within which a second start may change the order
 
 
 class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -132,10 +135,27 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classifier
 
     def encode(self, X: ArrayLike | Sequence[Any]) -> list[Encoded]:  # noqa: N803
-        """Return what the model of each class makes of images: latents, evidence and cost."""
+        """Return what the model of each class makes of images: latents, evidence and cost.
+
+        Where two or more classes are nearly as probable as the best one, their latents are looked
+        for from a second start too: the model of another class has to stretch, and then ends in
+        a poor optimum more often.
+        """
         check_is_fitted(self, "models_")
         images = self.models_[0].checked_images(X)
-        return [model.encode(images) for model in self.models_]
+        encoded = [model.encode(images) for model in self.models_]
+        for k, which in enumerate(self._doubtful(encoded)):
+            if len(which):
+                again = self.models_[k].predictor_.encode(_Some(images, which), second_start=True)
+                encoded[k] = encoded[k].improved(which, again)
+        return encoded
+
+    def _doubtful(self, encoded: Sequence[Encoded]) -> list[IntArray]:
+        """Return for each class the images for which it may be the best, as others may."""
+        joint = np.stack([each.log_evidence for each in encoded], axis=1) + self.class_log_prior_
+        is_near = joint > joint.max(axis=1, keepdims=True) - _DOUBT
+        is_near &= np.count_nonzero(is_near, axis=1, keepdims=True) > 1
+        return [np.flatnonzero(column) for column in is_near.T]
 
     def joint_log_evidence(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
         """Return ln p(f | model k) + ln P(k) of each image and class, (N, n_classes)."""
@@ -189,6 +209,21 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"of the classes, got {prior!r}"
             )
         return np.asarray(np.log(given))
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Some images of a collection, by their numbers."""
+
+    images: ImageCollection
+    which: IntArray
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    def read(self, part: slice) -> Array:
+        """Return images (n, C, *space)."""
+        return np.concatenate([self.images.read(slice(n, n + 1)) for n in self.which[part]])
 
 
 def _checked_labels(y: ArrayLike, n_images: int) -> NDArray[Any]:

@@ -14,10 +14,12 @@ from anamorph.cli.commands import (
     compare,
     demo,
     encode,
+    explore,
     fit,
     info,
     jacobians,
     modes,
+    quality,
     reconstruct,
     report,
     sample,
@@ -59,6 +61,8 @@ app.command(epilog=info.EXAMPLES, rich_help_panel=_LOOK)(info.info)
 app.command(epilog=modes.EXAMPLES, rich_help_panel=_LOOK)(modes.modes)
 app.command(epilog=sample.EXAMPLES, rich_help_panel=_LOOK)(sample.sample)
 app.command(epilog=report.EXAMPLES, rich_help_panel=_LOOK)(report.report)
+app.command(epilog=explore.EXAMPLES, rich_help_panel=_LOOK)(explore.explore)
+app.command(epilog=quality.EXAMPLES, rich_help_panel=_LOOK)(quality.quality)
 app.command(epilog=verify.EXAMPLES, rich_help_panel=_LOOK)(verify.verify)
 app.add_typer(federation, rich_help_panel=_TOGETHER)
 app.add_typer(site, rich_help_panel=_TOGETHER)

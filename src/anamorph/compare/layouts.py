@@ -23,10 +23,10 @@ from anamorph.images.errors import ImageError
 from anamorph.images.hidden import Boxes, HiddenImages
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.checks import ArgumentError, check_choice, checked_components, checked_seed
-from anamorph.model.encoding import encode
+from anamorph.model.finding import located
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import LAYOUTS
-from anamorph.model.predicting import Predictor
+from anamorph.model.posterior import expect_images, find_posterior
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Comparison:
     ----------
     layouts : tuple of str
     log_likelihood : dict of (N,)
-        By layout: ln p of the hidden voxels, at the most probable latents given the others.
+        By layout: ln p of the hidden voxels, given the image that is expected from the others:
+        that of `impute`, with its weight of the likelihood, averaged over the latents.
     squared_error : dict of (N,)
         By layout: sum over hidden voxels and channels of (expected - true)^2.
     n_hidden : (N,)
@@ -215,18 +216,19 @@ def score_hidden(
     log_likelihood, squared_error, n_hidden : arrays of shape (N,)
         As in `Comparison`.
     """
-    predictor = Predictor(model.generator_, model.machine)
+    predictor = model.imputer_
 
     def score(generator: Generator, part: slice) -> tuple[Float64Array, Float64Array, IntArray]:
         likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
-        latents = encode(generator, generator.own(images.read(part))).latents
-        warped = generator.warp(generator.appearance(latents), generator.displacement(latents))
+        observed = generator.own(images.read(part))
+        here = located(generator, observed)
+        expected, _ = expect_images(here, find_posterior(here, observed))
         truth = generator.own(images.read_hidden(part))
-        errors = np.square(likelihood.expectation(warped).astype(np.float64) - truth)
+        errors = np.square(expected.astype(np.float64) - truth)
         within_image = tuple(range(1, truth.ndim))
         is_known = ~np.isnan(truth).all(axis=1)
         return (
-            to_host(likelihood.log_likelihood(warped, truth, precision)),
+            to_host(likelihood.log_likelihood(likelihood.link(expected), truth, precision)),
             to_host(np.nansum(errors, axis=within_image)),
             to_host(np.count_nonzero(is_known, axis=within_image[:-1])),
         )

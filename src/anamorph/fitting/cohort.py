@@ -286,9 +286,9 @@ class Cohort:
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
             if likelihood.has_noise:
                 appearance, displacement = posed.appearance(encoding.latents), encoding.displacement
-                squares[part], observed[part] = likelihood.residual_sums(
-                    posed.warp(appearance, displacement), posed.observed(images, displacement)
-                )
+                warped = posed.warp(appearance, displacement)
+                seen, _ = posed.comparable(posed.observed(images, displacement), warped)
+                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
                 squares[part] += self._unresolved(part)
 
         self._run(update_part)
@@ -318,7 +318,7 @@ class Cohort:
         generator, cohesion = self._current(), Cohesion(inverse_scatter, n_images)
         boxes = draw_boxes(self.identities, self.settings.space)
 
-        def predict_part(part: slice) -> tuple[Float64Array, Float64Array, Float64Array]:
+        def predict_part(part: slice) -> tuple[Float64Array, ...]:
             images, displacement = self.images.read(part), self._displacement(part)
             is_hidden = self.namespace.asarray(boxes.mask(part))
             latents = self.latents[part]
@@ -420,9 +420,9 @@ class Cohort:
             values[part] = found.log_likelihood
             if likelihood.has_noise:
                 posed = self._posed(generator, part)
-                squares[part], observed[part] = likelihood.residual_sums(
-                    posed.warp(appearance, displacement), posed.observed(images, displacement)
-                )
+                warped = posed.warp(appearance, displacement)
+                seen, _ = posed.comparable(posed.observed(images, displacement), warped)
+                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
                 squares[part] += self._unresolved(part)
 
         self._run(update_part)

@@ -34,10 +34,12 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Float32Array, Float64Array
 from anamorph.fitting.alignment import Alignment
+from anamorph.fitting.autocorrelation import independent_share
 from anamorph.fitting.leave_one_out import best_weight
 from anamorph.fitting.objective import (
     LatentSums,
     approximate_evidence,
+    gain_of_turn,
     joint_log_probability,
 )
 from anamorph.fitting.regularisation import BasisName, Regularisation, stepped
@@ -207,14 +209,25 @@ class Fit:
             inverse_scatter=np.linalg.inv(latents.scatter + self._penalty_scatter(state)),
             n_images=latents.n_images,
         )
-        weight, parameters = best_weight(sums["errors_by_weight"]), state.parameters
+        parameters, ratio = state.parameters, 1.0
         if likelihood.has_noise:
             precision = likelihood.noise_precision(sums["squares"], sums["observed"])
             # What was tried was a weight on the precision that the fit had.
-            weight *= float((parameters.noise_precision / precision).mean())
+            ratio = float((parameters.noise_precision / precision).mean())
             parameters = replace(parameters, noise_precision=precision)
-        weight = min(1.0, weight * self.settings.decimation)
-        return replace(state, parameters=parameters, prediction_weight=weight)
+        share = independent_share(
+            sums["correlation"], sums["squared_correlation"], latents.n_images
+        )
+        # Where the variance of a voxel follows from its mean, as that of classes does, residuals
+        # may be anything but noise: of maps of probabilities they are much too small.
+        expected = min(1.0, share / ratio) if likelihood.has_noise else None
+        weight = ratio * best_weight(sums["errors_by_weight"], expected)
+        return replace(
+            state,
+            parameters=parameters,
+            prediction_weight=min(1.0, weight * self.settings.decimation),
+            independent_share=share,
+        )
 
     def _penalty_scatter(self, state: State) -> Float64Array:
         """Return what the penalties of the bases add to ZZ', where images determine the bases.
@@ -247,7 +260,7 @@ class Fit:
 
     def _iterate_once(self, state: State, shape_derivatives: Sums) -> tuple[State, Sums]:
         """Return the next state, and the shape derivatives there."""
-        before = self._joint(
+        start = before = self._joint(
             shape_derivatives.scalar("log_likelihood"), state.parameters, state.latents
         )
         state, before, appearance_derivatives = self._update_shape_basis(
@@ -256,9 +269,9 @@ class Fit:
         state, before = self._update_appearance_basis(state, before, appearance_derivatives)
         state, before, latent_mean = self._update_latents(state, before)
         if not self.settings.has_poses:
-            return self._update_mean(state, before, latent_mean)
+            return self._update_mean(state, before, latent_mean, start)
         state, before, pose_mean = self._update_poses(state, before)
-        return self._update_mean(state, before, latent_mean, pose_mean)
+        return self._update_mean(state, before, latent_mean, start, pose_mean)
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 
@@ -363,7 +376,8 @@ class Fit:
             return parameters, value
         squares, observed, weight = sums["squares"], sums["observed"], self.settings.decimation
         rest = 0.0
-        if self.settings.has_poses:  # what the template does not explain, and the prior of poses
+        # What the template does not explain, the prior of poses, the density of gains.
+        if self.settings.has_poses or self.settings.matches_intensities:
             before = parameters.noise_precision
             rest = value - weight * likelihood.log_likelihood_of_sums(squares, observed, before)
         precision = likelihood.noise_precision(squares, observed)
@@ -390,6 +404,7 @@ class Fit:
         state: State,
         before: float,
         latent_mean: Float64Array,
+        start: float,
         pose_mean: Float64Array | None = None,
     ) -> tuple[State, Sums]:
         """Centre the latents, update the mean, then orthogonalise; return the shape derivatives.
@@ -397,7 +412,7 @@ class Fit:
         Centring alone lowers F, and the mean makes up for it: if the two together do not, even
         with shorter steps of the mean, both are taken back. T and A follow from sums that are
         known before the mean is tried: the trial turns the latents too, and brings along the
-        shape derivatives that the next iteration needs.
+        shape derivatives that the next iteration needs. F was `start` when the iteration began.
 
         Where images have poses, all are composed with the inverse of their mean, and the mean image
         moves by it, in the same guarded step.
@@ -425,9 +440,10 @@ class Fit:
                 derivatives.scalar("log_likelihood"), replace(old, mean=mean), centred
             )
             if self._is_good(before, after):
-                state = replace(turned, parameters=candidate)
-                return self._with_objective(state, derivatives), derivatives
-        return self._keep_mean(state, transform, latent_mean, pose_mean)
+                end = replace(turned, parameters=candidate)
+                gain = after - start + self._gain_of_turn(replace(state, latents=centred), end)
+                return self._with_objective(end, derivatives, gain), derivatives
+        return self._keep_mean(state, transform, latent_mean, start, pose_mean)
 
     def _mean_direction(self, parameters: Parameters, centring: Move) -> Float32Array:
         """Return (H^mu + N L)^-1 (g^mu + N L mu), (C, *space), of centred latents."""
@@ -443,6 +459,7 @@ class Fit:
         state: State,
         transform: Float64Array,
         latent_mean: Float64Array,
+        start: float,
         pose_mean: Float64Array | None,
     ) -> tuple[State, Sums]:
         """Take turn and centring back, and orthogonalise what was before."""
@@ -452,7 +469,9 @@ class Fit:
         transform, turned = self._orthogonalise(state)
         self.sites.publish(turned.parameters)
         derivatives = self.sites.ask("shape_derivatives", move=Move.turning(transform))
-        return self._with_objective(turned, derivatives), derivatives
+        after = self._joint(derivatives.scalar("log_likelihood"), state.parameters, state.latents)
+        gain = after - start + self._gain_of_turn(state, turned)
+        return self._with_objective(turned, derivatives, gain), derivatives
 
     def _orthogonalise(self, state: State) -> tuple[Float64Array, State]:
         """Return T (Algorithm 8), and the state in which z became T z, with A as it is then."""
@@ -481,19 +500,31 @@ class Fit:
 
     # ---- F, which no step lowers, and the objective that people see
 
-    def _with_objective(self, state: State, derivatives: Sums) -> State:
-        """Return the state with its objective appended."""
-        value = approximate_evidence(
-            derivatives.scalar("log_likelihood"),
-            state.latents,
-            state.parameters.basis_energy,
-            self.regularisation.mean_energy(state.parameters.mean),
-            self.settings.balance,
+    def _with_objective(self, state: State, derivatives: Sums, gain: float) -> State:
+        """Return the state with its objective appended, given what the iteration gained."""
+        if len(state.objective) != state.level_begins[-1]:
+            value = state.objective[-1] + gain
+        else:
+            value = approximate_evidence(
+                derivatives.scalar("log_likelihood"),
+                state.latents,
+                state.parameters.basis_energy,
+                self.regularisation.mean_energy(state.parameters.mean),
+                self.settings.balance,
+                self.settings.prior_dof,
+            )
+        return replace(state, objective=(*state.objective, value))
+
+    def _gain_of_turn(self, before: State, after: State) -> float:
+        """Return by how much a turn of the latents, and A as it is then, raise the objective."""
+        return self.settings.balance[0] * gain_of_turn(
+            before.latents,
+            before.parameters.latent_precision,
+            before.parameters.basis_energy,
+            after.latents,
+            after.parameters.basis_energy,
             self.settings.prior_dof,
         )
-        if state.objective and value < state.objective[-1] - slack(value):
-            logger.info("The objective fell from %.7g to %.7g", state.objective[-1], value)
-        return replace(state, objective=(*state.objective, value))
 
     def _check_rise(self, name: str, before: float, after: float) -> None:
         if after < before - 10 * slack(before):

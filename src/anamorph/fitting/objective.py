@@ -8,11 +8,14 @@
 **Between iterations** the transform T of the latents and q(A) maximise lambda_1 times the Wishart
 part (see `latents.wishart`).
 
-**Shown to people** is an approximate evidence: F with q(A) in place of A (the Wishart part in
-place of the terms of A), plus the Laplace terms -ln|H_n| / 2 of the latents. The determinant of
-the prior of z is in the Wishart part already, as N E ln|A| / 2. For lambda = (1, 0) this is the
-variational bound, up to a constant. It is not a strict bound otherwise: it rises in practice, and
-a fall is logged.
+**Shown to people** after the first iteration on a grid is an approximate evidence: F with q(A) in
+place of A (the Wishart part in place of the terms of A), plus the Laplace terms -ln|H_n| / 2 of the
+latents. The determinant of the prior of z is in the Wishart part already, as N E ln|A| / 2. For
+lambda = (1, 0) this is the variational bound, up to a constant.
+
+After every later iteration the value is the one before, plus what the iteration gained: by how much
+its steps raised F, and T and q(A) the Wishart part. So it never falls, up to rounding. How S_n and
+ln|H_n| change with the parameters is not counted, since no step raises or guards it.
 """
 
 from __future__ import annotations
@@ -124,4 +127,34 @@ def approximate_evidence(
         - 0.5 * latents.n_images * mean_energy
         + weight_1 * wishart
         - 0.5 * latents.log_determinant_sum
+    )
+
+
+def gain_of_turn(
+    before: LatentSums,
+    latent_precision: Float64Array,
+    basis_energy: Float64Array,
+    after: LatentSums,
+    turned_energy: Float64Array,
+    prior_dof: float,
+) -> float:
+    """Return by how much a transform of the latents and a new q(A) raise the Wishart part.
+
+    Parameters
+    ----------
+    before, after : LatentSums
+        Before and after the transform.
+    latent_precision, basis_energy : (K, K)
+        A and C before.
+    turned_energy : (K, K)
+        C after.
+    prior_dof : float
+        nu_0.
+    """
+    n_images, dof = before.n_images, before.n_images + prior_dof
+    scatters = [some.scatter + some.covariance_sum for some in (before, after)]
+    old = WishartPosterior(latent_precision / dof, dof, prior_dof)
+    new = WishartPosterior.from_scatter(scatters[1], n_images, prior_dof)
+    return wishart_part(new, scatters[1], turned_energy, n_images) - wishart_part(
+        old, scatters[0], basis_energy, n_images
     )

@@ -48,6 +48,8 @@ class State:
         Duration of each iteration.
     prediction_weight : float, optional
         Weight of the likelihood of new images, once the fit is finished and if it was estimated.
+    independent_share : float, optional
+        Effective number of voxels over their number, found with that weight.
     level_begins : tuple of int
         How many iterations had been done when the fit came to each of its grids so far, coarsest
         first; (0,) by default.
@@ -60,6 +62,7 @@ class State:
     turn: Turn | None = None
     seconds: tuple[float, ...] = ()
     prediction_weight: float | None = None
+    independent_share: float | None = None
     level_begins: tuple[int, ...] = (0,)
 
     def beside(self, array: object) -> State:

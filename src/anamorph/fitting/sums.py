@@ -45,8 +45,14 @@ FIELDS: dict[str, tuple[str, ...]] = {
     # g and H of the mean, Algorithm 2.
     "mean_derivatives": ("log_likelihood", "gradient", "hessian"),
     # Errors in hidden boxes by weight of the likelihood, and residuals, all as if the image had not
-    # been learnt from: see `leave_one_out`.
-    "leave_one_out": ("errors_by_weight", "squares", "observed"),
+    # been learnt from: see `leave_one_out`. How residuals of neighbours correlate, by lag.
+    "leave_one_out": (
+        "errors_by_weight",
+        "squares",
+        "observed",
+        "correlation",
+        "squared_correlation",
+    ),
 }
 
 #: Questions about poses, of fits whose images have them: see `alignment`.

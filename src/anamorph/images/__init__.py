@@ -9,6 +9,8 @@ from anamorph.exports import lazy_exports
 if TYPE_CHECKING:
     from anamorph.images.arrays import ArrayImages as ArrayImages
     from anamorph.images.arrays import ImageFormat as ImageFormat
+    from anamorph.images.bids import BidsFile as BidsFile
+    from anamorph.images.bids import find_bids as find_bids
     from anamorph.images.collection import ImageCollection as ImageCollection
     from anamorph.images.collection import open_images as open_images
     from anamorph.images.errors import ImageError as ImageError
@@ -26,6 +28,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "arrays": ["ArrayImages", "ImageFormat"],
+        "bids": ["BidsFile", "find_bids"],
         "collection": ["ImageCollection", "open_images"],
         "errors": ["ImageError", "TableError"],
         "files": ["FileImages"],

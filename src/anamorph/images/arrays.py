@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ from anamorph.images.format import BY_CONTENT, BY_TYPE
 from anamorph.images.format import ImageFormat as ImageFormat
 from anamorph.images.grid import format_shape
 from anamorph.images.integers import SCALES, read_unit
-from anamorph.images.intensity import checked_scale, find_scaling
+from anamorph.images.intensity import Scaling, checked_scale, find_scaling
 from anamorph.images.labels import MISSING, as_labels, one_hot
+from anamorph.images.quantiles import QuantileMap, average_quantiles
 from anamorph.images.rules import (
     check_scaling,
     compares_intensities,
@@ -63,8 +65,8 @@ class ArrayImages:
         Axis of the stacked array that holds channels or classes; by default there is none.
     n_classes : int, optional
         Number of classes of label maps 0, 1, 2, ...; by default there is one for each label.
-    scale : {"none", "robust", "zscore"} or float, optional
-        How to scale intensities (see `scale_image`); by default floats stay, and integers are
+    scale : {"none", "robust", "zscore", "match"} or float, optional
+        How to scale intensities (see `find_scaling`); by default floats stay, and integers are
         divided by what stands for 1 among them.
     like : ImageFormat, optional
         Format of the images that a model was fitted to, by whose rules these are read; it
@@ -117,7 +119,13 @@ class ArrayImages:
             unit,
             labels,
             self._missing_value,
+            None if like is None else like.quantiles,
         )
+        if scale == "match" and like is None:
+            raw = (
+                self._with_channels(self._read_raw(slice(n, n + 1)))[0] for n in range(len(self))
+            )
+            self.format = replace(self.format, quantiles=average_quantiles(raw))
 
     #: Arrays know neither the size nor the place of their voxels, and have no files.
     voxel_size = None
@@ -149,7 +157,7 @@ class ArrayImages:
             normalise(images, axis=1)
         if self.format.scale is not None:
             for n, image in zip(range(len(self))[part], images, strict=True):
-                image[...] = find_scaling(image, self.format.scale, self.name(n)).apply(image)
+                image[...] = self._scaling_of(n, image).apply(image)
         return images
 
     def _with_channels(self, raw: NDArray[Any]) -> NDArray[np.float32]:
@@ -166,7 +174,10 @@ class ArrayImages:
         if self.format.scale is None:
             return image
         (own,) = self._with_channels(self._read_raw(slice(n, n + 1)))
-        return find_scaling(own, self.format.scale, self.name(n)).undo(image)
+        return self._scaling_of(n, own).undo(image)
+
+    def _scaling_of(self, n: int, own: NDArray[np.float32]) -> Scaling | QuantileMap:
+        return find_scaling(own, self.format.scale, self.name(n), self.format.quantiles)
 
     def _read_raw(self, part: slice) -> NDArray[Any]:
         """Return images as they were given, with NaN where a value stands for missing."""

@@ -49,7 +49,7 @@ def open_images(
         Axis of the stacked images that holds channels or classes; by default there is none.
     n_classes : int, optional
         Number of classes of label maps 0, 1, 2, ...; by default there is one for each label.
-    scale : {"none", "robust", "zscore"} or float, optional
+    scale : {"none", "robust", "zscore", "match"} or float, optional
         How to scale intensities; by default floats stay, and integers are divided by what stands
         for 1 among them.
     like : ImageFormat, optional

@@ -66,7 +66,7 @@ def facts_of(voxels: NDArray[np.floating]) -> ImageFacts:
     return ImageFacts(
         float(values.min()),
         float(values.max()),
-        typical_intensity(values),
+        typical_intensity(voxels),
         1 - values.size / voxels.size,
         _find_centre(voxels, observed),
         _find_labels(values),

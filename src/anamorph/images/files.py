@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -22,7 +23,12 @@ from numpy.typing import NDArray
 
 from anamorph.images.arrays import check_contrast, normalise
 from anamorph.images.cache import Cache
-from anamorph.images.common_grid import check_place, grid_for_all, grids_must_match
+from anamorph.images.common_grid import (
+    check_place,
+    describe_grids,
+    grid_for_all,
+    grids_must_match,
+)
 from anamorph.images.decoding import Decoder
 from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
@@ -39,9 +45,10 @@ from anamorph.images.facts import (
 from anamorph.images.file_checks import check_channels, check_values, grouped
 from anamorph.images.format import BY_CONTENT, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
-from anamorph.images.intensity import checked_scale, find_scaling
+from anamorph.images.intensity import Scaling, checked_scale, find_scaling
 from anamorph.images.labels import MISSING, format_labels, one_hot
 from anamorph.images.masks import Masks
+from anamorph.images.quantiles import QuantileMap, average_quantiles
 from anamorph.images.readers import identities_of, open_image, suffix_of
 from anamorph.images.readers.source import Source
 from anamorph.images.rules import (
@@ -60,6 +67,7 @@ AnyPath = str | os.PathLike[str]
 _SCALED = {
     "robust": "divided by its own typical intensity",
     "zscore": "less the mean of its foreground, and divided by its standard deviation",
+    "match": "brought to the average quantiles of all images",
 }
 
 _logger = logging.getLogger(__name__)
@@ -80,20 +88,22 @@ class FileImages:
         by default there is none.
     n_classes : int, optional
         Number of classes of label maps 0, 1, 2, ...; by default there is one for each label.
-    resample : bool
-        Whether to resample images onto one grid by their affines; False by default.
+    resample : bool, optional
+        Whether to resample images that are on different grids onto one, by their affines. By
+        default they are if all headers say where voxels are.
     pad : int
         Margin: voxels to add on every side, all missing; 0 by default.
     onto : Grid, optional
-        The grid of all images before padding. By default that of the first file, which with
-        `resample` is extended to hold all images.
+        The grid of all images before padding. By default that of the first file, or where grids
+        differ one that holds all images.
     cache : path, optional
         Folder for decoded images, which later collections reuse while the size and the time of
         the files stay the same; a temporary file by default.
-    scale : {"none", "robust", "zscore"} or float, optional
+    scale : {"none", "robust", "zscore", "match"} or float, optional
         How to scale intensities, each image by itself: "robust" divides by its typical intensity,
-        "zscore" makes mean 0 and standard deviation 1 of its foreground, a number divides. By
-        default floats stay, and integers are divided by what stands for 1 among them.
+        "zscore" makes mean 0 and standard deviation 1 of its foreground, "match" brings its
+        quantiles to the average of all images, a number divides. By default floats stay, and
+        integers are divided by what stands for 1 among them.
     like : ImageFormat, optional
         Format of the images that a model was fitted to, by whose rules these are read; it
         overrides `n_classes` and `scale`. By default rules are found from the images.
@@ -125,7 +135,7 @@ class FileImages:
         channel_axis: int | None = None,
         n_classes: int | None = None,
         *,
-        resample: bool = False,
+        resample: bool | None = None,
         pad: int = 0,
         onto: Grid | None = None,
         cache: AnyPath | None = None,
@@ -158,7 +168,9 @@ class FileImages:
         everything = list(chain.from_iterable(self._sources))
         self._target = "the common grid" if like is None else "the model's grid"
         named = None if onto is None else (self._target if like else "the given grid", onto)
-        self._inner = grid_for_all(everything, resample=resample) if onto is None else onto
+        self._inner = (
+            grid_for_all(everything, resample=resample is not False) if onto is None else onto
+        )
         grids_must_match(everything, named, may_resample=resample)
         check_channels(everything, are_tissues=self._has_tissues)
         self.pad = pad
@@ -174,6 +186,9 @@ class FileImages:
             self._masks = Masks(mask, len(paths), self._inner, may_resample=resample)
         self._unit = self._find_unit(like)
         self.format = self._find_format(n_classes, like)
+        if self._scale == "match" and like is None:
+            found = average_quantiles(map(self._read_unscaled, range(len(self))))
+            self.format = replace(self.format, quantiles=found)
 
     #: Typical intensity of the images, known once they were checked for a fit.
     typical: float | None = None
@@ -205,7 +220,12 @@ class FileImages:
 
     @property
     def understood(self) -> str | None:
-        """What numbers were taken for, in one line; None if images hold floats as they are."""
+        """What files were taken for, in one line; None if they are taken as they are."""
+        grids = describe_grids(list(chain.from_iterable(self._sources)), self._inner)
+        return "; ".join(filter(None, (self._understood_numbers, grids))) or None
+
+    @property
+    def _understood_numbers(self) -> str | None:
         if self._has_labels:
             labels = self.format.class_labels
             return f"labels {format_labels(labels)} are {len(labels)} classes"
@@ -345,13 +365,16 @@ class FileImages:
         channels = self._read_unscaled(n)
         if np.isnan(channels).all():  # an error of its own, when images are checked
             return channels
-        return find_scaling(channels, self._scale, self.name(n)).apply(channels)
+        return self._scaling_of(n, channels).apply(channels)
 
     def unscaled(self, n: int, image: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return a scaled image (C, *space) in the intensities of image n."""
         if self._scale is None:
             return image
-        return find_scaling(self._read_unscaled(n), self._scale, self.name(n)).undo(image)
+        return self._scaling_of(n, self._read_unscaled(n)).undo(image)
+
+    def _scaling_of(self, n: int, own: NDArray[np.float32]) -> Scaling | QuantileMap:
+        return find_scaling(own, self._scale, self.name(n), self.format.quantiles)
 
     def _read_unscaled(self, n: int) -> NDArray[np.float32]:
         """Return the values in the files of an image, integers divided by what stands for 1."""
@@ -405,6 +428,7 @@ class FileImages:
             self._unit,
             labels,
             self._missing_value,
+            None if like is None else like.quantiles,
         )
 
     def _find_unit(self, like: ImageFormat | None) -> float | str:

@@ -31,8 +31,8 @@ class ImageFormat:
     channel_axis : int or None
         Axis of channels in the stack of all images; None if there is none.
     scale : str or float, optional
-        How intensities are scaled: "none", "robust" or "zscore", or a number to divide them by;
-        by default integers stand for 0 to 1 as `unit` says, and floats for themselves.
+        How intensities are scaled: "none", "robust", "zscore" or "match", or a number to divide
+        them by; by default integers stand for 0 to 1 as `unit` says, and floats for themselves.
     unit : float or str
         The integer that stands for 1; "content" if images held floats, and integers are read by
         what they hold; "type", the default, for the largest value of their type, as all models
@@ -41,6 +41,8 @@ class ImageFormat:
         Labels of the classes of label maps; by default 0, 1, 2, ...
     missing_value : float, optional
         Value in files that stands for missing, besides NaN; by default there is none.
+    quantiles : tuple of float, optional
+        Those of the intensities that images are matched to, where `scale` is "match".
     """
 
     likelihood: str
@@ -51,10 +53,12 @@ class ImageFormat:
     unit: float | str = BY_TYPE
     labels: tuple[int, ...] | None = None
     missing_value: float | None = None
+    quantiles: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.labels is not None:  # a list after a journey as JSON
-            object.__setattr__(self, "labels", tuple(self.labels))
+        for name in ("labels", "quantiles"):
+            if (numbers := getattr(self, name)) is not None:  # a list after a journey as JSON
+                object.__setattr__(self, name, tuple(numbers))
 
     @property
     def holds_labels(self) -> bool:

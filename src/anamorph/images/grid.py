@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from nibabel.orientations import aff2axcodes
 from numpy.typing import NDArray
 
 Affine = NDArray[np.float64]
@@ -45,6 +46,14 @@ class Grid:
         """The middle of the field of view, in mm; in voxels without an affine."""
         middle = [(length - 1) / 2 for length in self.space] + [0.0] * (3 - len(self.space))
         return np.array(middle) if self.affine is None else (self.affine @ [*middle, 1.0])[:3]
+
+    @property
+    def orientation(self) -> str | None:
+        """Where axes lead, e.g. "RAS" for right, anterior, superior; None without an affine."""
+        if self.affine is None:
+            return None
+        codes = aff2axcodes(self.affine)  # type: ignore[no-untyped-call]
+        return "".join(map(str, codes[: len(self.space)]))
 
     def padded(self, margin: int) -> Grid:
         """Return the grid with `margin` more voxels on every side; a negative margin takes away.

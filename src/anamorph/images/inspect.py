@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nibabel.orientations import aff2axcodes
 from numpy.typing import NDArray
 
 from anamorph.images.common_grid import check_place
@@ -150,10 +149,7 @@ def inspect_files(
 def _described(source: Source, facts: ImageFacts, kind: str, overlap: float | None) -> FileFacts:
     affine = source.grid.affine
     centre = facts.centre
-    orientation = None
     if affine is not None:
-        codes = aff2axcodes(affine)  # type: ignore[no-untyped-call]
-        orientation = "".join(map(str, codes[: len(source.grid.space)]))
         place = affine @ [*centre, *(0.0,) * (3 - len(centre)), 1.0]
         centre = tuple(float(length) for length in place[:3])
     return FileFacts(
@@ -162,7 +158,7 @@ def _described(source: Source, facts: ImageFacts, kind: str, overlap: float | No
         n_channels=source.n_channels or 1,
         voxel_size=None if affine is None else source.grid.voxel_size,
         units=None if affine is None else source.units,
-        orientation=orientation,
+        orientation=source.grid.orientation,
         place_is_guess=source.place_is_guess,
         stored=str(source.integers or "float"),
         lowest=facts.lowest,
@@ -246,7 +242,7 @@ def _remark_on_grids(files: Sequence[FileFacts], sources: Sequence[Source]) -> s
         return None
     n = different[0]
     can = all(source.grid.affine is not None for source in sources)
-    advice = "--resample brings them onto one" if can else "bring them to one size first"
+    advice = "a fit brings them onto one" if can else "bring them to one size first"
     return (
         f"{len(different)} of {len(files)} files are on another grid than {files[0].path}, e.g. "
         f"{files[n].path} differs in {first.difference(sources[n].grid)}: {advice}"

@@ -1,8 +1,7 @@
 """Intensities of whole images: how bright an image is, and scaling each by what it holds itself.
 
-The typical intensity of an image is the median of its foreground: of what is brighter, or more
-negative, than a tenth of its brightest hundredth. Few hot voxels and a dark background, even a
-noisy one, do not move it.
+The typical intensity of an image is the median size of its foreground. Few hot voxels and a dark
+background, even a noisy one, do not move it.
 """
 
 from __future__ import annotations
@@ -14,29 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
+from anamorph.images.foreground import find_foreground
+from anamorph.images.quantiles import QuantileMap, Quantiles, quantiles_of
 
 #: How intensities of an image may be scaled, besides by a number.
-SCALINGS = ("none", "robust", "zscore")
+SCALINGS = ("none", "robust", "zscore", "match")
 
-_BRIGHTEST = 99.0  # percentile
-_BACKGROUND = 0.1  # of the brightest
-
-
-def find_foreground(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the observed values of an image that are not its background."""
-    observed = np.asarray(values[np.isfinite(values) & (values != 0)], np.float64)
-    if not observed.size:
-        return observed
-    sizes = np.abs(observed)
-    foreground: NDArray[np.float64] = observed[
-        sizes >= _BACKGROUND * np.percentile(sizes, _BRIGHTEST)
-    ]
-    return foreground
+#: Those that make images about equally bright.
+EQUALISING = ("robust", "zscore", "match")
 
 
-def typical_intensity(values: NDArray[np.floating]) -> float:
-    """Return the median size of the foreground of an image; 0 if all is 0 or missing."""
-    foreground = find_foreground(values)
+def typical_intensity(voxels: NDArray[np.floating]) -> float:
+    """Return the median size of the foreground of an image (C, *space); 0 if there is none."""
+    foreground = find_foreground(voxels)
     return float(np.median(np.abs(foreground))) if foreground.size else 0.0
 
 
@@ -65,7 +54,12 @@ class Scaling:
 AS_IT_IS = Scaling(0.0, 1.0)
 
 
-def find_scaling(voxels: NDArray[np.float32], scale: str | float | None, name: str) -> Scaling:
+def find_scaling(
+    voxels: NDArray[np.float32],
+    scale: str | float | None,
+    name: str,
+    standard: Quantiles | None = None,
+) -> Scaling | QuantileMap:
     """Return how to scale an image.
 
     Parameters
@@ -75,13 +69,19 @@ def find_scaling(voxels: NDArray[np.float32], scale: str | float | None, name: s
     scale : str or float, optional
         "robust": divided by the typical intensity of the image, so that this becomes 1.
         "zscore": less the mean of the foreground, and divided by its standard deviation.
+        "match": quantiles of the foreground become those of a cohort.
         A number: divided by it. "none", or None, the default: as it is.
     name : str
         What to call the image in an error message.
+    standard : tuple of float, optional
+        The quantiles of the cohort, for "match".
     """
     if scale is None or scale == "none":
         return AS_IT_IS
     shift, size = 0.0, scale
+    own = quantiles_of(voxels) if scale == "match" else None
+    if own is not None and standard is not None:
+        return QuantileMap.between(own, standard)
     if scale == "robust":
         size = typical_intensity(voxels)
     elif scale == "zscore":
@@ -103,7 +103,7 @@ def checked_scale(value: Any) -> str | float | None:
 
     Parameters
     ----------
-    value : {"none", "robust", "zscore"}, positive number, or None
+    value : {"none", "robust", "zscore", "match"}, positive number, or None
     """
     if value is None or value in SCALINGS:
         return value  # type: ignore[no-any-return]

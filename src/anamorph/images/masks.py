@@ -29,12 +29,17 @@ class Masks:
     n_images : int
     grid : Grid
         Common grid of the images, without margin.
-    may_resample : bool
-        Whether masks may be resampled by their affines.
+    may_resample : bool or None
+        Whether masks may be resampled by their affines, as for images.
     """
 
     def __init__(
-        self, files: AnyPath | Sequence[AnyPath], n_images: int, grid: Grid, *, may_resample: bool
+        self,
+        files: AnyPath | Sequence[AnyPath],
+        n_images: int,
+        grid: Grid,
+        *,
+        may_resample: bool | None,
     ) -> None:
         is_one = isinstance(files, str | os.PathLike)
         paths = [Path(files)] if is_one else [Path(file) for file in files]  # type: ignore[arg-type, union-attr]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from anamorph.images.errors import ImageError
 from anamorph.images.format import BY_CONTENT, ImageFormat
 from anamorph.images.integers import SCALES
+from anamorph.images.intensity import EQUALISING
 from anamorph.images.labels import check_known, find_labels
 from anamorph.likelihoods import Likelihood
 
@@ -51,7 +52,7 @@ def is_unbounded(likelihood: Likelihood) -> bool:
 
 def compares_intensities(likelihood: Likelihood, scale: str | float | None) -> bool:
     """Tell whether images should be about equally bright, each not being scaled by itself."""
-    return is_unbounded(likelihood) and scale not in ("robust", "zscore")
+    return is_unbounded(likelihood) and scale not in EQUALISING
 
 
 def divisor_of(dtype: np.dtype[Any], unit: float | str) -> float:

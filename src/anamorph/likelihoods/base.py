@@ -121,6 +121,14 @@ class Likelihood(ABC):
     def expectation(self, appearance: Array) -> Array:
         """Return the expected image E[f | a'], (N, C, *space)."""
 
+    def link(self, expected: Array) -> Array:
+        """Return the appearance a' with a given expectation: here, where they are the same.
+
+        Likelihoods with another expectation override it. Values at the limits of what can be
+        expected are as certain as they get.
+        """
+        return expected
+
     @abstractmethod
     def variance(self, expected: Array, noise_variance: Array) -> Array:
         """Return the variance of each voxel, in a shape that goes with that of expected images.

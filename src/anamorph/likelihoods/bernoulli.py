@@ -18,6 +18,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 _MOST = np.float32(40)  # |a'| beyond which a voxel is as certain as it gets
 _LOADING = np.float32(1e-8)
 _START_LOADING = 1e-3
+_LEAST_SHARE = np.float32(1e-7)  # that float32 tells from 1
 
 
 class Bernoulli(IndependentChannels):
@@ -51,6 +52,10 @@ class Bernoulli(IndependentChannels):
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         certain = np.clip(appearance, -_MOST, _MOST)
         return 1 / (1 + np.exp(-certain))
+
+    def link(self, expected: Array) -> Array:  # noqa: D102
+        certain = np.clip(expected, _LEAST_SHARE, 1 - _LEAST_SHARE)
+        return np.log(certain / (1 - certain))
 
     def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
         return expected * (1 - expected)

@@ -20,6 +20,7 @@ from anamorph.likelihoods.base import LOOPS, Derivatives, Likelihood, flat
 _ONE = np.float32(1)
 _LOADING = 1e-4  # times C^2, on the diagonal
 _START_LOADING = 1e-3
+_LEAST_SHARE = np.float32(1e-20)  # of a class
 
 
 class Categorical(Likelihood):
@@ -72,6 +73,9 @@ class Categorical(Likelihood):
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         odds = np.exp(appearance - appearance.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+    def link(self, expected: Array) -> Array:  # noqa: D102
+        return np.log(np.maximum(expected, _LEAST_SHARE))
 
     def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
         return expected * (1 - expected)

@@ -103,6 +103,9 @@ class Poisson(IndependentChannels):
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         return np.exp(np.clip(appearance, -_MOST, _MOST))
 
+    def link(self, expected: Array) -> Array:  # noqa: D102
+        return np.log(np.maximum(expected, np.exp(-_MOST)))
+
     def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
         return expected
 

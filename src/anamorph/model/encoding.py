@@ -178,6 +178,32 @@ class Encoded:
         fields = self.latents, self.log_evidence, self.n_shootings, self.covariance, self.poses
         return Encoded(*map(to_host, fields))
 
+    def improved(self, which: IntArray, others: Encoded) -> Encoded:
+        """Return the same with other encodings of some images, where they have more evidence.
+
+        Parameters
+        ----------
+        which : (n,) integers
+            The images that were encoded otherwise.
+        others : Encoded
+            Of these n images. Their shootings add to those before.
+        """
+        n_shootings = self.n_shootings.copy()
+        n_shootings[which] += others.n_shootings
+        chosen = np.flatnonzero(others.log_evidence > self.log_evidence[which])
+
+        def merged(mine: Float64Array, theirs: Float64Array) -> Float64Array:
+            mine = mine.copy()
+            mine[which[chosen]] = theirs[chosen]
+            return mine
+
+        poses = None
+        if self.poses is not None and others.poses is not None:
+            poses = merged(self.poses, others.poses)
+        latents = merged(self.latents, others.latents)
+        evidence = merged(self.log_evidence, others.log_evidence)
+        return Encoded(latents, evidence, n_shootings, poses=poses)
+
     @classmethod
     def joined(cls, parts: Sequence[Encoded]) -> Encoded:
         """Return the parts of a collection of images as one."""
@@ -199,6 +225,7 @@ def encode(
     tolerance: float = 0.004,
     start: Float64Array | None = None,
     *,
+    second_start: bool = False,
     exact_curvature: bool = False,
     with_covariance: bool = False,
 ) -> Encoded:
@@ -219,6 +246,8 @@ def encode(
     start : (N, K), optional
         Latents to start from. By default the better of two: what a regression on the image says,
         and the most probable of the model's own guesses.
+    second_start : bool
+        Whether to start from the worse of the two instead, which may end in a better optimum.
     exact_curvature : bool
         Whether evidence and covariance use the exact effect of the latents on the image, found by
         K more shootings, or the approximate effect that steps are made with, as is the default.
@@ -229,6 +258,8 @@ def encode(
     -------
     Encoded
     """
+    if second_start:
+        start = second_starts(generator, images)
     start = generator.known_latents() if start is None else start
     if start is None:
         seen = generator.unposed(images)
@@ -237,7 +268,8 @@ def encode(
         descent = Descent(generator, images, guess, known, exact_curvature=exact_curvature)
         if known is None:
             descent.visit(guess)
-        descent.visit(generator.guesses.regressed(seen))
+        mean = np.repeat(generator.guesses.warped[:1], len(images), axis=0)
+        descent.visit(generator.guesses.regressed(generator.comparable(seen, mean)[0]))
     else:
         descent = Descent(generator, images, start, exact_curvature=exact_curvature)
         descent.visit(start)
@@ -266,11 +298,30 @@ def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Flo
     """
     guesses = generator.guesses
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
+    mean = np.repeat(guesses.warped[:1], len(images), axis=0)
+    images, density = generator.comparable(images, mean)
     values = array_namespace(images).empty((len(images), len(guesses.latents)))
     for m, warped in enumerate(guesses.warped):
         repeated = np.repeat(warped[None], len(images), axis=0)
-        values[:, m] = likelihood.log_likelihood(repeated, images, precision)
+        values[:, m] = likelihood.log_likelihood(repeated, images, precision) + density
     values *= generator.settings.decimation
     values += generator.log_prior(guesses.latents)
     best: Float64Array = guesses.latents[values.argmax(axis=1)]
     return best, values.max(axis=1)
+
+
+def second_starts(generator: Generator, images: Array) -> Float64Array:
+    """Return the latents (N, K) that `encode` looks at and does not start from."""
+    seen = generator.unposed(images)
+    guess, value = best_guesses(generator, seen)
+    regressed = generator.guesses.regressed(seen)
+
+    def value_of(latents: Float64Array) -> Float64Array:
+        appearance, displacement = generator.appearance(latents), generator.displacement(latents)
+        found = generator.log_likelihood(appearance, displacement, images)
+        return found + generator.log_prior(latents)
+
+    if seen is not images:  # interpolated images have other values
+        value = value_of(guess)
+    second: Float64Array = np.where((value_of(regressed) > value)[:, None], guess, regressed)
+    return second

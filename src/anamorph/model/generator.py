@@ -28,6 +28,7 @@ from anamorph.geometry.unfolding import shoot_unfolded
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
 from anamorph.latents import draw_latents, ridge_regression
 from anamorph.likelihoods.base import Derivatives
+from anamorph.model.intensity import Matched, match_intensities
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
@@ -264,10 +265,12 @@ class Generator:
         images : (N, C, *space)
             f, NaN where missing.
         """
+        warped = self.warp(appearance, displacement)
+        images, density = self.comparable(images, warped)
         values = self.settings.likelihood.log_likelihood(
-            self.warp(appearance, displacement), images, self.parameters.noise_precision
+            warped, images, self.parameters.noise_precision
         )
-        return self.settings.decimation * values
+        return self.settings.decimation * (values + density)
 
     def derivatives(
         self, appearance: Array, displacement: Array | None, images: Array
@@ -282,9 +285,14 @@ class Generator:
         self, appearance: Array, displacement: Array | None, images: Array
     ) -> Derivatives:
         """Return the same with respect to the warped appearance a', where images are."""
+        expected = self.warp(appearance, displacement)
+        images, density = self.comparable(images, expected)
         warped = self.settings.likelihood.derivatives(
-            self.warp(appearance, displacement), images, self.parameters.noise_precision
+            expected, images, self.parameters.noise_precision
         )
+        if self.settings.matches_intensities:
+            values = warped.log_likelihood + density
+            warped = Derivatives(values, warped.gradient, warped.hessian)
         factor = self.settings.decimation
         if factor == 1:
             return warped
@@ -293,6 +301,21 @@ class Generator:
             np.float32(factor) * warped.gradient,
             np.float32(factor) * warped.hessian,
         )
+
+    def matched(self, images: Array, expected: Array) -> Matched:
+        """Return images with the gain and offset that fit to expected ones (see `intensity`)."""
+        precision = self.parameters.noise_precision
+        return match_intensities(images, expected, precision, self.settings.intensity)
+
+    def comparable(self, images: Array, expected: Array) -> tuple[Array, Float64Array | float]:
+        """Return images that can be compared with expected ones, and what ln p(f | a') gains.
+
+        That is, matched ones if each image has a gain of its own, and else the images and 0.
+        """
+        if not self.settings.matches_intensities:
+            return images, 0.0
+        matched = self.matched(images, expected)
+        return matched.images, matched.log_density
 
     def pushed(self, warped: Derivatives, displacement: Array | None) -> Derivatives:
         """Return derivatives with respect to a, given those with respect to a'."""

@@ -27,6 +27,11 @@ from anamorph.model.checks import (
 #: What the latents of a model may control.
 LAYOUTS = ("joint", "separate", "shape", "appearance")
 
+#: Whether intensities are those of the images, or each has a gain and an offset of its own, or a
+#: smooth field as well.
+GLOBAL = "global"
+INTENSITIES = (GLOBAL, "per image", "smooth")
+
 #: What the images decide on: the weight of the likelihood, the number of grids.
 AUTO = "auto"
 
@@ -83,7 +88,7 @@ def _checked_scale(_: str, value: Any) -> str | float | None:
     return checked_scale(value)
 
 
-_SCALE = Accepted('"none", "robust", "zscore" or a positive number', _checked_scale)
+_SCALE = Accepted('"none", "robust", "zscore", "match" or a positive number', _checked_scale)
 
 
 def likelihood_briefs() -> dict[str, str]:
@@ -247,6 +252,12 @@ _TABLE = (
         flag="--decimation", typed="WEIGHT", label="Decimation",
     ),
     Hyperparameter(
+        "intensity", GLOBAL, choices(lambda: INTENSITIES), MODEL,
+        "Whose intensities count: global (those of the images), 'per image' (a gain and an offset "
+        "of each image do not matter) or smooth (nor does a smooth field that multiplies it)",
+        flag="--intensity", label="Intensity",
+    ),
+    Hyperparameter(
         "voxel_size", None, unchecked("a positive number for each axis"), MODEL,
         "Size of a voxel along each axis",
         none_means="that of the files, or 1",
@@ -316,7 +327,8 @@ _TABLE = (
     Hyperparameter(
         "scale", None, _SCALE, IMAGES,
         "Scale intensities: robust (each image by its typical intensity), zscore (mean 0, standard "
-        "deviation 1), a number to divide by, or none",
+        "deviation 1), match (quantiles become the average of all images), a number to divide by, "
+        "or none",
         none_means="only integers, by what stands for 1 among them",
         flag="--scale", typed="HOW", label="Scale",
     ),

@@ -15,6 +15,7 @@ import numpy as np
 
 from anamorph.arrays.devices import array_namespace, beside
 from anamorph.arrays.typing import Array, Float64Array
+from anamorph.model.curvature import fit_gaussian
 from anamorph.model.encoding import encode, propose
 from anamorph.model.generator import Generator
 
@@ -29,9 +30,9 @@ class Posterior:
     Attributes
     ----------
     latents : (N, K)
-        The most probable ones.
+        The most probable ones, or their mean.
     covariance : (N, K, K)
-        The inverse of the Hessian of -ln p(f, z) there.
+        The inverse of the Hessian of -ln p(f, z) there, or what fits the posterior around it.
     """
 
     latents: Float64Array
@@ -44,10 +45,21 @@ class Posterior:
             yield self.latents + factor @ row
 
 
-def find_posterior(generator: Generator, images: Array) -> Posterior:
-    """Return what is known of the latents of images (N, C, *space), NaN where missing."""
+def find_posterior(generator: Generator, images: Array, *, fitted: bool = False) -> Posterior:
+    """Return what is known of the latents of images (N, C, *space), NaN where missing.
+
+    Parameters
+    ----------
+    generator : Generator
+    images : (N, C, *space)
+    fitted : bool
+        Whether to fit the Gaussian where the mass of the posterior is (see `curvature`), which
+        takes some 8K shootings; by default it has the curvature of the mode.
+    """
     latents = encode(generator, images).latents
     here = propose(generator, images, latents, generator.displacement(latents))
+    if fitted:
+        return Posterior(*fit_gaussian(generator, images, latents, here.covariance))
     return Posterior(latents, here.covariance)
 
 

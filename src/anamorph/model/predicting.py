@@ -74,13 +74,21 @@ class Predictor:
         with machine.threads():
             return planner.run(run_task, n_images)
 
-    def encode(self, images: ReadableImages) -> Encoded:
-        """Return the latents and the log evidence of images, and what finding them cost."""
+    def encode(self, images: ReadableImages, *, second_start: bool = False) -> Encoded:
+        """Return the latents and the log evidence of images, and what finding them cost.
+
+        Parameters
+        ----------
+        images : ReadableImages
+        second_start : bool
+            Whether to start from the second best place, and not from the best, as by default.
+        """
 
         def encode_part(generator: Generator, part: slice) -> Encoded:
             observed = generator.own(images.read(part))
             here = located(generator, observed)
-            return with_poses(here, observed, encode(here, observed)).to_host()
+            encoded = encode(here, observed, second_start=second_start)
+            return with_poses(here, observed, encoded).to_host()
 
         parts = self.in_parts(encode_part, len(images))
         return Encoded.joined(parts)
@@ -102,7 +110,10 @@ class Predictor:
         def explain(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             here = located(generator, observed)
-            return here.expected_images(encode(here, observed).latents)
+            expected = here.expected_images(encode(here, observed).latents)
+            if not here.settings.matches_intensities:
+                return expected
+            return here.matched(observed, expected).undone(expected)
 
         return self._filled(self._empty_images(len(images)), explain)
 
@@ -184,12 +195,19 @@ class Predictor:
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
-    def posterior(self, images: ReadableImages) -> Posterior:
-        """Return what is known of the latents of images."""
+    def posterior(self, images: ReadableImages, *, fitted: bool = False) -> Posterior:
+        """Return what is known of the latents of images.
+
+        Parameters
+        ----------
+        images : ReadableImages
+        fitted : bool
+            As for `find_posterior`.
+        """
 
         def find(generator: Generator, part: slice) -> Posterior:
             observed = generator.own(images.read(part))
-            found = find_posterior(located(generator, observed), observed)
+            found = find_posterior(located(generator, observed), observed, fitted=fitted)
             return Posterior(to_host(found.latents), to_host(found.covariance))
 
         parts = self.in_parts(find, len(images))
@@ -225,7 +243,11 @@ class Predictor:
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
-            deviations[part] = to_host(np.where(is_missing, np.sqrt(variance), 0))
+            deviation = np.sqrt(variance)
+            if generator.settings.matches_intensities:
+                matched = generator.matched(observed, expected)
+                expected, deviation = matched.undone(expected), deviation / matched.gain
+            deviations[part] = to_host(np.where(is_missing, deviation, 0))
             return np.where(is_missing, expected, observed)
 
         return self._filled(self._empty_images(len(images)), fill), deviations

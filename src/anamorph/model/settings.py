@@ -21,7 +21,7 @@ from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood
 from anamorph.model.checks import ArgumentError, argument_errors
-from anamorph.model.hyperparameters import AUTO, checked_arguments
+from anamorph.model.hyperparameters import AUTO, GLOBAL, checked_arguments
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,10 @@ class Settings:
     prediction_weight : float, optional
         Weight of the log-likelihood where hidden voxels of new images are predicted; that of the
         fit by default.
+    intensity : {"global", "per image", "smooth"}
+        Whether images have gains and offsets of their own, or also smooth fields; by default not.
+    independent_share : float, optional
+        Effective number of voxels of an image over their number, where a fit has estimated it.
     align : str
         What poses of images may do; "none" by default, and for models that know no poses.
     """
@@ -132,6 +136,8 @@ class Settings:
     decimation: float
     estimates_weight: bool = False
     prediction_weight: float | None = None
+    intensity: str = GLOBAL
+    independent_share: float | None = None
     align: str = NONE
 
     @cached_property
@@ -143,6 +149,11 @@ class Settings:
     def has_poses(self) -> bool:
         """Whether images have poses."""
         return self.align != NONE
+
+    @property
+    def matches_intensities(self) -> bool:
+        """Whether images have gains and offsets of their own."""
+        return self.intensity != GLOBAL
 
     @property
     def for_prediction(self) -> Settings:
@@ -250,9 +261,21 @@ def completed_settings(
         decimation=1.0 if is_estimated else arguments["decimation"],
         estimates_weight=is_estimated,
         prediction_weight=None,
+        intensity=_checked_intensity(arguments["intensity"], image_format.likelihood),
+        independent_share=None,
         align=arguments.get("align", NONE),
         **penalties,
     )
+
+
+def _checked_intensity(intensity: str, likelihood: str) -> str:
+    """Return a way of treating intensities, which must go with the likelihood."""
+    if intensity != GLOBAL and not LIKELIHOODS[likelihood].has_noise:
+        raise ArgumentError(
+            f"intensity must be {GLOBAL!r} where likelihood={likelihood!r}: its images have no "
+            f"gain, got {intensity!r}"
+        )
+    return intensity
 
 
 def checked_start(start: ArrayLike | None, n_images: int, n_latents: int) -> Float64Array | None:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
+from anamorph.fitting.validation import best_iteration
 from anamorph.model.checks import check_integer
 from anamorph.plots.notebooks import ShownFigure
 from anamorph.plots.panels import AnyFigure, axes_or_new
@@ -141,7 +142,8 @@ def plot_objective(
     Parameters
     ----------
     objective : ShapeAppearanceModel, or sequence of float
-        A fitted model, or values after each iteration.
+        A fitted model, or values after each iteration. Where images were held out from the fit of
+        a model, their evidence is drawn as well, with a mark at its best.
     axes : Axes, optional
         Where to draw; new axes by default.
 
@@ -151,7 +153,9 @@ def plot_objective(
     """
     if isinstance(objective, ShapeAppearanceModel):
         check_is_fitted(objective, "mean_")
-        objective = objective.objective_
+        validation, objective = objective.validation_, objective.objective_
+    else:
+        validation = []
     values = np.asarray(objective, np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"objective must be a list of numbers, got shape {values.shape}")
@@ -160,7 +164,21 @@ def plot_objective(
     axes.set(xlabel="iteration", ylabel="objective (approximate log evidence)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.ticklabel_format(axis="y", useOffset=False)
+    if (best := best_iteration(validation)) is not None:
+        _draw_validation(axes, validation, best)
     return axes
+
+
+def _draw_validation(axes: Axes, evidence: Sequence[float], best: int) -> None:
+    """Draw the evidence of held-out images on an axis of its own, and mark its best."""
+    beside = axes.twinx()
+    numbers = np.arange(1, len(evidence) + 1)
+    beside.plot(numbers, evidence, "s--", color=HUES[1], markersize=4)
+    label = f"best after iteration {best}"
+    beside.plot([best], [evidence[best - 1]], "o", mfc="none", mec="black", ms=10, label=label)
+    beside.set_ylabel("log evidence of a held-out image", color=HUES[1])
+    beside.ticklabel_format(axis="y", useOffset=False)
+    beside.legend(loc="lower right", frameon=False)
 
 
 def _name_latent(dim: int, unit: str | None) -> str:

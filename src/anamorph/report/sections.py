@@ -254,11 +254,11 @@ def latents_section(
 
 def fit_section(model: ShapeAppearanceModel) -> Section:
     """Show the objective of the fit, and how long it took."""
-    objective = plots.plot_objective(model.objective_).figure
+    objective = plots.plot_objective(model).figure
     body = [
         make_picture(
             objective,
-            _objective_caption(model.objective_),
+            _objective_caption(model.objective_) + _validation_caption(model),
             "Line plot of the objective by iteration",
             is_drawing=True,
         )
@@ -287,6 +287,23 @@ def _objective_caption(objective: Sequence[float]) -> str:
         "whole rise"
     )
     return text + (": more iterations may still help." if share > 0.01 else ": it has settled.")
+
+
+def _validation_caption(model: ShapeAppearanceModel) -> str:
+    best, evidence = model.best_iteration_, model.validation_
+    if best is None:
+        return ""
+    lost = evidence[best - 1] - evidence[-1]
+    verdict = (
+        "it was still the best at the end."
+        if best == len(evidence)
+        else f"since then it lost {format_number(lost)} nats: fewer iterations, fewer latents or "
+        "firmer penalties may predict new images better."
+    )
+    return (
+        f" Squares are the mean log evidence of images that were held out, best after iteration "
+        f"{best} ({format_number(evidence[best - 1])}); {verdict}"
+    )
 
 
 def settings_section(model: ShapeAppearanceModel) -> Section:

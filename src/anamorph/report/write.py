@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence, Sized
-from datetime import date
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 import matplotlib
 import numpy as np
@@ -35,6 +34,7 @@ from anamorph.report.markup import (
 )
 from anamorph.report.measures import Examined, ModeShares, examine, mode_shares
 from anamorph.report.outliers import outliers_section
+from anamorph.report.page import read_part, write_page
 from anamorph.report.sections import (
     fit_section,
     fits_section,
@@ -46,17 +46,8 @@ from anamorph.report.sections import (
     warps_section,
 )
 from anamorph.storage.errors import WriteError
-from anamorph.storage.replace import replacing
 
-_FOLDER = files("anamorph.report")
-
-
-def _read(name: str) -> str:
-    """Return the text of a file of this package."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-CITATION = Template(_read("citation.html").rstrip()).substitute(version=__version__)
+CITATION = Template(read_part("citation.html").rstrip()).substitute(version=__version__)
 
 
 def write_report(
@@ -70,6 +61,7 @@ def write_report(
     label_name: str | None = None,
     held_out: Images | HeldOut | None = None,
     title: str | None = None,
+    explorer: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write a report on a model: one HTML page with all its pictures, which needs no network.
 
@@ -95,6 +87,8 @@ def write_report(
         squared error, or Dice of classes), or such measures; none by default.
     title : str, optional
         Title of the page; "Shape and appearance model" by default.
+    explorer : path, optional
+        A page of `anamorph.explorer.write_explorer` to link to; none by default.
 
     Returns
     -------
@@ -122,9 +116,8 @@ def write_report(
         sections = _make_sections(
             model, shares, examined, codes, names, labels, label_name, measured
         )
-    page = _fill_page(model, shares, sections, title or "Shape and appearance model")
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    summary = _summarise(model, shares) + _link_to(explorer, path)
+    write_page(path, title or "Shape and appearance model", summary, sections)
     return path
 
 
@@ -185,19 +178,18 @@ def _make_sections(
     return [*sections, settings_section(model), Section("citation", "How to cite", CITATION)]
 
 
-def _fill_page(
-    model: ShapeAppearanceModel, shares: ModeShares, sections: list[Section], title: str
-) -> str:
-    return Template(_read("page.html")).substitute(
-        title=escape(title),
-        version=__version__,
-        date=date.today().isoformat(),
-        style=_read("style.css"),
-        script=_read("enlarge.js"),
-        contents="\n".join(section.link for section in sections),
-        summary=_summarise(model, shares),
-        sections="\n".join(section.html for section in sections),
-    )
+def _link_to(explorer: str | os.PathLike[str] | None, report: Path) -> str:
+    """Return a link from the report to the page of an explorer, relative where it can be."""
+    if explorer is None:
+        return ""
+    there, here = Path(explorer).resolve(), report.resolve().parent
+    if not there.is_file():
+        raise WriteError(f"{explorer} does not exist: write it with 'anamorph explore' first")
+    try:
+        address = quote(Path(os.path.relpath(there, here)).as_posix())
+    except ValueError:  # on another drive
+        address = there.as_uri()
+    return f'<p><a href="{escape(address)}">Move the latents and see the images</a></p>'
 
 
 def _summarise(model: ShapeAppearanceModel, shares: ModeShares) -> str:

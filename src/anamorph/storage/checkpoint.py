@@ -119,6 +119,8 @@ def fit_fingerprint(settings: Settings, *facts: int | str, n_bytes: int = 16) ->
     named = asdict(settings)
     if not settings.has_poses:
         del named["align"]  # as in fits of before there were poses, which resume
+    if not settings.matches_intensities:
+        del named["intensity"]  # the same
     text = json.dumps([named, *facts])
     return hashlib.blake2b(text.encode(), digest_size=n_bytes).hexdigest()
 

@@ -20,6 +20,7 @@ from anamorph.geometry.pose import ALIGNMENTS
 from anamorph.images.arrays import ImageFormat
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model import checks
+from anamorph.model.hyperparameters import INTENSITIES
 from anamorph.model.settings import LatentLayout, Settings
 
 _MOST_AXES = 3
@@ -202,6 +203,7 @@ def check_settings(settings: Settings) -> None:
         checks.check_number("prior_dof", s.prior_dof)
         checks.check_integer("n_steps", s.n_steps, 1)
         checks.check_number("decimation", s.decimation, is_positive=True)
+        checks.check_choice("intensity", s.intensity, INTENSITIES)
         checks.check_choice("align", s.align, ALIGNMENTS)
     except (ValueError, TypeError) as error:
         raise ContentError(str(error)) from None

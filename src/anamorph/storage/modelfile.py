@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -53,6 +54,9 @@ class Origin:
         Suffix of the image files, e.g. ".png"; None if the images were arrays.
     typical : float, optional
         Typical intensity of the images, where it was looked at.
+    validation : tuple of float
+        Mean log evidence of held-out images after each iteration, NaN where it is not known; empty
+        if none were held out.
     level_begins : tuple of int
         How many iterations had been done when the fit came to each of its grids, coarsest first;
         (0,) by default, for one grid.
@@ -64,6 +68,7 @@ class Origin:
     seconds: tuple[float, ...] = ()
     suffix: str | None = None
     typical: float | None = None
+    validation: tuple[float, ...] = ()
     level_begins: tuple[int, ...] = (0,)
 
     def inner_grid(self, space: tuple[int, ...]) -> Grid:
@@ -108,7 +113,7 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "format": asdict(model.format),
         "settings": asdict(model.settings),
         "objective": model.objective,
-        "origin": {name: _plain(value) for name, value in vars(model.origin).items()},
+        "origin": _origin_facts(model.origin),
     }
     version = VERSION if model.settings.has_poses else 1
     write_tensors(path, KIND, version, parameter_arrays(model.parameters), facts)
@@ -194,6 +199,21 @@ def _arguments_from(facts: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
+def _origin_facts(origin: Origin) -> dict[str, Any]:
+    """Return an origin in a form that JSON can hold; held-out images only if there were any."""
+    facts = {name: _plain(value) for name, value in vars(origin).items()}
+    known = [None if math.isnan(value) else value for value in facts.pop("validation")]
+    return facts | ({"validation": known} if known else {})
+
+
+def _validation_from(values: Any) -> tuple[float, ...]:
+    if not isinstance(values, list):
+        raise ContentError(f"the validation must be a list of numbers, got {values!r}")
+    return tuple(
+        math.nan if value is None else check_number("validation", value) for value in values
+    )
+
+
 def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
     check_known("the origin", facts, Origin)
     if "n_images" not in facts:
@@ -208,6 +228,7 @@ def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
         tuple(check_numbers("seconds", facts.get("seconds", ()), lowest=0.0)),
         suffix,
         None if typical is None else check_number("typical", typical),
+        _validation_from(facts.get("validation", [])),
         checked_begins(facts.get("level_begins", [0])),
     )
 

@@ -8,7 +8,7 @@ import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.expression import parse_sum
-from anamorph.cli.terminal.images import OptionalImageArguments
+from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages
 from anamorph.cli.terminal.models import ModelArguments, latent_source, output_of
 from anamorph.cli.terminal.places import save_figure
@@ -34,7 +34,7 @@ def arithmetic(
             '" -a + b".',
         ),
     ],
-    given: OptionalImageArguments,
+    given: ImageArguments,
     messages: Messages,
 ) -> None:
     """Add and subtract images by their latents: a smile put on another face.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from anamorph.cli.terminal import options
+from anamorph.cli.terminal.derivatives import tables_beside, write_tables_beside
 from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages, counted
 from anamorph.cli.terminal.models import ModelArguments
@@ -49,7 +50,7 @@ def encode(
     model = model_arguments.load()
     found = given.find()
     check_names(found.names)
-    model_arguments.reserve([output], given.inputs(found))
+    model_arguments.reserve([output, *tables_beside(output, found)], given.inputs(found))
     files = given.open_for(model, found)
     with messages.counting(f"Encoding {counted(len(found), 'image')}"):
         encoded = model.encode(files)
@@ -57,7 +58,8 @@ def encode(
     if evidence:
         more["log_evidence"] = encoded.log_evidence.tolist()
     write_latents(output, found.names, encoded.latents, more)
-    messages.wrote(output)
+    command = "anamorph encode"
+    messages.wrote(output, *write_tables_beside(output, given, found, encoded.latents, command))
     messages.result(
         n_images=len(found),
         n_latents=encoded.latents.shape[1],

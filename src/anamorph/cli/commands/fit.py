@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import shlex
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from anamorph.cli.terminal import options
+from anamorph.cli.terminal.derivatives import tables_beside, write_tables_beside
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
@@ -32,7 +34,8 @@ EXAMPLES = """[bold]Examples[/bold]
 anamorph fit scans/ -o brains.safetensors --components 20
 anamorph fit 'faces/*.png' -o faces.safetensors --preset faces -k 32
 anamorph fit labels/ --labels -o hippocampi.safetensors --pad 4
-anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors"""
+anamorph fit --tissues 'rc1*.nii' 'rc2*.nii' -o tissues.safetensors
+anamorph fit --bids dataset --suffix T1w -o dataset/derivatives/anamorph/t1.safetensors"""
 
 
 @options.command()
@@ -45,6 +48,7 @@ def fit(
     given: ImageArguments,
     pad: options.Pad = 0,
     reference: options.Reference = None,
+    holdout: options.Holdout = 0.0,
     force: options.Force = False,
     messages: Messages,
 ) -> None:
@@ -59,7 +63,7 @@ def fit(
         model.fit(files, **how)
 
     places = (output, checkpoint, reference)
-    fit_files(fit_here, messages, given, settings, *places, pad=pad, force=force)
+    fit_files(fit_here, messages, given, settings, *places, pad=pad, force=force, holdout=holdout)
 
 
 def fit_files(
@@ -73,36 +77,39 @@ def fit_files(
     *,
     pad: int,
     force: bool,
+    holdout: float = 0.0,
 ) -> None:
     """Do what ``anamorph fit`` does, wherever the model is fitted.
 
     Parameters
     ----------
     fit_model : callable
-        Fits a model to opened images, here or elsewhere. Takes both, and by name ``checkpoint``
-        and ``callback``, as `ShapeAppearanceModel.fit` does.
+        Fits a model to opened images, here or elsewhere. Takes both, and by name ``checkpoint``,
+        ``callback`` and, if images are held out, ``validation``, as `ShapeAppearanceModel.fit`.
     messages : Messages
     given : ImageArguments
-    settings, output, checkpoint, reference, pad, force
+    settings, output, checkpoint, reference, pad, force, holdout
         The options of `fit`.
     """
     arguments = settings.merged(given.tissues)
-    found = given.find_several()
+    everything = given.find_several()
+    found, held_out = _hold_out(everything, holdout, arguments.get("random_state") or 0)
     _check_components(arguments, len(found), settings)
     table = path_beside(output, ".latents.tsv")
-    inputs = [*given.inputs(found), settings.config, reference]
+    joined = tables_beside(output, found)
+    inputs = [*given.inputs(everything), settings.config, reference]
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
     reserve([output, table, checkpoint], inputs, force=True)
     from anamorph.storage.commit import Outputs
     from anamorph.storage.tables import check_names
 
-    check_names(found.names)
-    identity = _identify(arguments, found, output, pad, reference)
+    check_names(everything.names)
+    identity = _identify(arguments, found, output, pad, reference, held_out.names)
     with Outputs([output, table], table) as outputs:
         is_finished = outputs.finish_interrupted(identity)
         if not is_finished:
-            check_free([output, table], force=force)
+            check_free([output, table, *joined], force=force)
         from anamorph.estimator import ShapeAppearanceModel  # slow, unlike the checks
 
         if is_finished:  # killed while its results were given their names
@@ -110,9 +117,36 @@ def fit_files(
         else:
             model = ShapeAppearanceModel(**arguments)
             opened = partial(given.open_to_fit, model, found, pad, reference)
+            if len(held_out):
+                fit_model = _validating(fit_model, given, held_out)
             _fit(fit_model, model, messages, opened, len(found), checkpoint)
             _write(outputs, model, found, {"model": output, "table": table}, checkpoint, identity)
+            write_tables_beside(output, given, found, model.latents_, "anamorph fit")
         _tell(model, found, output, table, messages)
+
+
+def _hold_out(images: ImageList, share: float, seed: int) -> tuple[ImageList, ImageList]:
+    """Return images to fit a model to, and a random share of them that is held out."""
+    if not 0 <= share < 1:
+        raise CommandError(f"--holdout must be at least 0 and less than 1, got {share:g}")
+    n_held = round(share * len(images))
+    if share and not n_held:
+        raise CommandError(
+            f"--holdout {share:g} of {len(images)} images is less than one: give a larger share"
+        )
+    order = random.Random(seed).sample(range(len(images)), len(images))
+    return images.take(sorted(order[n_held:])), images.take(sorted(order[:n_held]))
+
+
+def _validating(
+    fit_model: Callable[..., object], given: ImageArguments, held_out: ImageList
+) -> Callable[..., object]:
+    """Return what fits a model, and looks at held-out images after every iteration."""
+
+    def fit(model: ShapeAppearanceModel, files: FileImages, **how: Any) -> object:
+        return fit_model(model, files, validation=given.open_like(model, files, held_out), **how)
+
+    return fit
 
 
 def _fit(
@@ -142,12 +176,17 @@ def _fit(
 
 
 def _identify(
-    arguments: dict[str, Any], found: ImageList, output: Path, pad: int, reference: Path | None
+    arguments: dict[str, Any],
+    found: ImageList,
+    output: Path,
+    pad: int,
+    reference: Path | None,
+    held_out: list[str],
 ) -> str:
     """Return a text that is the same for the same command on the same files, and for no other."""
     stats = [(os.path.realpath(path), path.stat()) for path in found.all_files]
     files = [[path, facts.st_size, facts.st_mtime_ns] for path, facts in stats]
-    command = [arguments, found.names, files, os.path.realpath(output), pad, reference]
+    command = [arguments, found.names, files, os.path.realpath(output), pad, reference, held_out]
     return hashlib.blake2b(json.dumps(command, default=str).encode(), digest_size=16).hexdigest()
 
 
@@ -216,6 +255,12 @@ def _tell(
         f"Fitted {len(found)} images in {duration(seconds)}, {counted(model.n_iter_, 'iteration')}"
         + ("" if objective is None else f", objective {objective:.8g}")
     )
+    if (best := model.best_iteration_) is not None:
+        evidence = model.validation_[best - 1]
+        messages.say(
+            f"Held-out images have most evidence after iteration {best}: {evidence:.8g} each"
+            + ("" if best == model.n_iter_ else f", and {model.validation_[-1]:.8g} at the end")
+        )
     messages.wrote(output, table)
     messages.result(
         model=str(output),
@@ -224,4 +269,12 @@ def _tell(
         n_iterations=model.n_iter_,
         objective=objective,
         seconds=seconds,
+        **_validation_facts(model),
     )
+
+
+def _validation_facts(model: ShapeAppearanceModel) -> dict[str, Any]:
+    if model.best_iteration_ is None:
+        return {}
+    evidence = [None if value != value else value for value in model.validation_]
+    return {"validation": evidence, "best_iteration": model.best_iteration_}

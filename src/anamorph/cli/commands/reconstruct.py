@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.images import ImageArguments, OptionalImageArguments
+from anamorph.cli.terminal.derivatives import describe_folder, image_paths
+from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages, counted
 from anamorph.cli.terminal.models import ModelArguments, latent_source, output_of, write_images
-from anamorph.cli.terminal.places import paths_in
 
 if TYPE_CHECKING:
     from anamorph.arrays.typing import Array
@@ -23,7 +23,7 @@ anamorph reconstruct model.safetensors --latents latents.tsv --part shape -o sha
 IMPUTE_EXAMPLES = """[bold]Example[/bold]
 anamorph impute model.safetensors incomplete/ -o complete/"""
 
-_ENDINGS = {"both": "_reconstruction", "shape": "_shape", "appearance": "_appearance"}
+_WORDS = {"both": "reconstruction", "shape": "shape", "appearance": "appearance"}
 
 
 @options.command()
@@ -41,7 +41,7 @@ def reconstruct(
     probabilities: options.Probabilities = False,
     on_input_grid: options.OnInputGrid = False,
     model_arguments: ModelArguments,
-    given: OptionalImageArguments,
+    given: ImageArguments,
     messages: Messages,
 ) -> None:
     """Write what the model makes of images, or of latents.
@@ -53,11 +53,11 @@ def reconstruct(
     """
     from anamorph.model.checks import check_choice
 
-    check_choice("--part", part, tuple(_ENDINGS))
+    check_choice("--part", part, tuple(_WORDS))
     model = model_arguments.load()
     written = output_of(model, probabilities)
     source = latent_source(model, given, latents, messages)
-    paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
+    paths = image_paths(output, source.names, source.bids, _WORDS[part], written.suffix)
     model_arguments.reserve(paths, source.inputs)
     grids = source.input_grids(model) if on_input_grid else None
     codes, poses = source.encode(range(len(paths)))
@@ -67,6 +67,7 @@ def reconstruct(
 
     with messages.counting(f"Reconstructing {counted(len(paths), 'image')}"):
         write_images(model, written, paths, expected, grids)
+    describe_folder(output, source.bids, "anamorph reconstruct")
     messages.wrote(*paths)
 
 
@@ -90,16 +91,18 @@ def impute(
     """Fill in what is missing in images, by what the model expects there.
 
     Missing are NaN, transparent pixels, what --missing-value or --mask says,
-    and with --resample what lies outside the field of view. Each image goes to
-    a file of its name and _imputed.
+    and what lies outside the field of view of a file on another grid. Each
+    image goes to a file of its name and _imputed.
     """
     model = model_arguments.load()
     written = output_of(model, probabilities)
     found = given.find()
     given.open_for(model, found)  # checks all headers before the work begins
-    paths = paths_in(output, found.names, "_imputed" + written.suffix)
+    paths = image_paths(output, found.names, found.bids, "imputed", written.suffix)
     uncertain = replace(written, is_bounded=False, as_probabilities=True)
-    deviation_paths = paths_in(output, found.names, "_std" + uncertain.suffix) if std else []
+    deviation_paths = (
+        image_paths(output, found.names, found.bids, "std", uncertain.suffix) if std else []
+    )
     model_arguments.reserve([*paths, *deviation_paths], given.inputs(found))
 
     shares: list[float] = []
@@ -114,6 +117,7 @@ def impute(
 
     with messages.counting(f"Imputing {counted(len(found), 'image')}"):
         write_images(model, written, paths, imputed)
+    describe_folder(output, found.bids, "anamorph impute")
     n_whole = shares.count(0)
     if n_whole:
         messages.say(

@@ -10,7 +10,7 @@ import typer
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
-from anamorph.cli.terminal.images import ImageArguments, ImageList, OptionalImageArguments
+from anamorph.cli.terminal.images import ImageArguments, ImageList
 from anamorph.cli.terminal.messages import Messages
 from anamorph.cli.terminal.models import ModelArguments
 from anamorph.cli.terminal.places import path_beside
@@ -56,9 +56,15 @@ def report(
             "it reconstructs them.",
         ),
     ] = None,
+    explorer: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="HTML", help="Page that 'anamorph explore' wrote, which the report links to."
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
     model_arguments: ModelArguments,
-    given: OptionalImageArguments,
+    given: ImageArguments,
     messages: Messages,
 ) -> None:
     """Write one HTML page about a model: its modes, samples and how it was fitted.
@@ -72,8 +78,8 @@ def report(
     from anamorph.report import write_report
 
     model = model_arguments.load()
-    found = given.find() if given.arguments else None
-    model_arguments.reserve([output], [latents, *given.inputs(found)])
+    found = given.find() if given.are_given else None
+    model_arguments.reserve([output], [latents, explorer, *given.inputs(found)])
     if found is None:
         shown = _read_known_latents(model, model_arguments.model_file, latents, messages)
     else:
@@ -86,7 +92,7 @@ def report(
     is_encoding = found is not None and latents is None
     doing = "Encoding images, then writing" if is_encoding else "Writing"
     with messages.waiting(f"{doing} the report"):
-        write_report(model, output, **shown, label_name=label, title=title)
+        write_report(model, output, **shown, label_name=label, title=title, explorer=explorer)
     messages.wrote(output)
 
 
@@ -120,11 +126,11 @@ def _open_images(
     shown: dict[str, Any] = {"images": given.open_for(model, found), "names": found.names}
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
-        shown["latents"] = latents[_find_rows(given, found, names, table)]
+        shown["latents"] = latents[find_rows(given, found, names, table)]
     return shown
 
 
-def _find_rows(given: ImageArguments, found: ImageList, names: list[str], table: Path) -> list[int]:
+def find_rows(given: ImageArguments, found: ImageList, names: list[str], table: Path) -> list[int]:
     """Return the row of each image in a table, by the name of its participant or its file."""
     rows = {name: row for row, name in enumerate(names)}
     by_file = replace(given, participants=None).find()

@@ -107,7 +107,7 @@ def start(
             likelihood=kind,
             channel_axis=channel_axis,
             n_classes=classes,
-            resample=resample,
+            resample=bool(resample),
             pad=pad,
             cache=None if cache is None else str(cache.resolve()),
             policy=None if policy is None else str(policy.resolve()),

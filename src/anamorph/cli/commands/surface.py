@@ -62,7 +62,7 @@ def surface(
 
     check_choice("--format", kind, _FORMATS)
     model = model_arguments.load()
-    is_mean = latents is None and not given.arguments
+    is_mean = latents is None and not given.are_given
     source = None if is_mean else latent_source(model, given, latents, messages)
     names = ["mean"] if source is None else source.names
     paths = paths_in(output, names, f"_surface.{kind}")

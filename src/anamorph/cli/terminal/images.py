@@ -7,7 +7,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from anamorph.cli.terminal.errors import CommandError
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.images.bids import BidsFile
     from anamorph.images.files import FileImages
     from anamorph.images.grid import Grid
 
@@ -40,26 +41,50 @@ class ImageArguments:
         Whether images are tissue maps; False by default.
     participants : Path or None
         A table that selects and names images; None by default.
-    resample : bool
-        Whether to resample images onto one grid; False by default.
+    resample : bool or None
+        Whether to resample images onto one grid; None, by default, if headers say where they are.
     cache : Path or None
         Folder for decoded images; None, by default, for a temporary file.
     missing_value : float or None
         Value in files that stands for missing; None, by default, if there is none.
     mask : str or None
         File, folder or pattern of images that are 0 where others are missing; None by default.
+    bids : Path or None
+        Root of a BIDS dataset to take images from instead; None by default.
+    suffix : str or None
+        Of those images.
+    entities : list of str
+        Entities that they must have, as KEY=VALUE; by default any.
     """
 
-    arguments: options.Images
+    arguments: options.Images = ()  # type: ignore[assignment] # a list cannot be a default
     tissues: options.Tissues = False
     participants: options.ParticipantsTable = None
-    resample: options.Resample = False
+    resample: options.Resample = None
     cache: options.CacheFolder = None
     missing_value: options.MissingValue = None
     mask: options.Mask = None
+    bids: options.Bids = None
+    suffix: options.BidsSuffix = None
+    entities: options.BidsEntities = ()  # type: ignore[assignment]
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there are any images."""
+        return bool(self.arguments) or self.bids is not None
 
     def find(self) -> ImageList:
         """Return the files of all images, naturally sorted, and the names of the images."""
+        if self.bids is not None:
+            found = self._find_in_dataset(self.bids)
+            return found if self.mask is None else found.with_masks(find_files([self.mask]))
+        if not self.arguments:
+            raise CommandError(
+                "no images: give files, folders or quoted patterns, or --bids FOLDER --suffix NAME"
+            )
+        for flag, value in (("--suffix", self.suffix), ("--entity", self.entities)):
+            if value:
+                raise CommandError(f"{flag} chooses images of a BIDS dataset: give --bids FOLDER")
         from anamorph.images.readers import identities_of, match_tissues
 
         files: list[tuple[Path, ...]]
@@ -78,6 +103,29 @@ class ImageArguments:
             else _select_images(files, self.participants)
         )
         return images if self.mask is None else images.with_masks(find_files([self.mask]))
+
+    def _find_in_dataset(self, root: Path) -> ImageList:
+        """Return the images of a BIDS dataset, named by their entities."""
+        from anamorph.images.bids import find_bids, short_names
+        from anamorph.images.participants import read_participants
+
+        if self.arguments or self.tissues:
+            raise CommandError("give images, or --bids and --suffix, and not both")
+        if self.suffix is None:
+            raise CommandError("--bids needs the suffix of the images, e.g. --suffix T1w")
+        entities = {}
+        for text in self.entities:
+            key, sign, value = text.partition("=")
+            if not (key and sign):
+                raise CommandError(f"--entity must be KEY=VALUE, e.g. ses=01, got {text}")
+            entities[key] = value
+        found = find_bids(root, self.suffix, entities)
+        if self.participants is not None:
+            known = set(read_participants(self.participants).ids)
+            found = [file for file in found if file.participant in known]
+            if not found:
+                raise CommandError(f"{self.participants} has no participant of {root}")
+        return ImageList([(file.path,) for file in found], short_names(found), None, found)
 
     def find_several(self) -> ImageList:
         """Return the files of images to fit a model to; at least two images are needed."""
@@ -124,11 +172,34 @@ class ImageArguments:
             images.for_reader,
             model.likelihood,
             model.channel_axis,
-            resample=self.resample or reference is not None,
+            resample=True if reference is not None else self.resample,
             pad=pad,
             onto=None if reference is None else _checked_reference(reference),
             cache=self.cache,
             scale=model.scale,
+            missing_value=self.missing_value,
+            mask=images.masks,
+        )
+
+    def open_like(
+        self, model: ShapeAppearanceModel, files: FileImages, images: ImageList
+    ) -> FileImages:
+        """Return more images, as those that a model is fitted to: their grid, margin and scale."""
+        from anamorph.images.files import FileImages
+        from anamorph.images.grid import Grid
+
+        onto = None
+        if files.affine is not None:
+            onto = Grid(files.format.space, files.affine).padded(-files.pad)
+        return FileImages(
+            images.for_reader,
+            model.likelihood,
+            model.channel_axis,
+            like=files.format,
+            resample=self.resample,
+            pad=files.pad,
+            onto=onto,
+            cache=self.cache,
             missing_value=self.missing_value,
             mask=images.masks,
         )
@@ -168,11 +239,8 @@ class ImageArguments:
         )
 
 
-@dataclass(frozen=True)
-class OptionalImageArguments(ImageArguments):
-    """The arguments of a command about its images, of which there may be none."""
-
-    arguments: options.Images = ()  # type: ignore[assignment] # a list cannot be a default
+#: The same, of commands that can do without images: they ask `are_given`.
+OptionalImageArguments = ImageArguments
 
 
 @dataclass(frozen=True)
@@ -187,11 +255,14 @@ class ImageList:
         All different.
     masks : list of Path, optional
         One for each image; none by default.
+    bids : list of BidsFile, optional
+        What their names say, where they come from a BIDS dataset; None by default.
     """
 
     files: list[tuple[Path, ...]]
     names: list[str]
     masks: list[Path] | None = None
+    bids: list[BidsFile] | None = None
 
     def __len__(self) -> int:
         return len(self.files)
@@ -209,17 +280,19 @@ class ImageList:
     def take(self, numbers: Sequence[int]) -> ImageList:
         """Return some of the images."""
         masks = None if self.masks is None else [self.masks[n] for n in numbers]
-        return ImageList([self.files[n] for n in numbers], [self.names[n] for n in numbers], masks)
+        bids = None if self.bids is None else [self.bids[n] for n in numbers]
+        files, names = [self.files[n] for n in numbers], [self.names[n] for n in numbers]
+        return ImageList(files, names, masks, bids)
 
     def with_masks(self, masks: list[Path]) -> ImageList:
         """Return these images with masks: one for all, or one for each in the same order."""
         if len(masks) == 1:
-            return ImageList(self.files, self.names, masks * len(self))
+            return replace(self, masks=masks * len(self))
         if len(masks) != len(self):
             raise CommandError(
                 f"--mask must be one file, or one for each of {len(self)} images, got {len(masks)}"
             )
-        return ImageList(self.files, self.names, masks)
+        return replace(self, masks=masks)
 
 
 def columns_of(
@@ -330,7 +403,10 @@ def _describe_bids(folder: Path) -> str | None:
     if not patterns:
         return f"{folder} is the root of a BIDS dataset in which no images were found"
     shown = " or ".join(f"'{pattern}'" for pattern, _ in patterns.most_common(_MOST_NAMED))
-    return f"{folder} is the root of a BIDS dataset: say which of its images, e.g. {shown}"
+    return (
+        f"{folder} is the root of a BIDS dataset: say which of its images, e.g. {shown}, or by "
+        f"--bids {folder} --suffix T1w"
+    )
 
 
 def _checked_reference(path: Path) -> Grid:

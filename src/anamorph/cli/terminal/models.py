@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from anamorph.cli.terminal import options
+from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.messages import counted
 from anamorph.cli.terminal.places import reserve
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from anamorph.cli.terminal.images import ImageArguments
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
+    from anamorph.images.bids import BidsFile
     from anamorph.images.grid import Grid
     from anamorph.storage.outputs import ImageOutput
 
@@ -103,12 +105,15 @@ class LatentSource:
         model has poses and they are known.
     grids : list of Grid, optional
         Grids of the files of the images; None, by default, if latents come from a table.
+    bids : list of BidsFile, optional
+        What names of the images say; None, by default, if they are not from a BIDS dataset.
     """
 
     names: list[str]
     inputs: list[Path]
     encode: Callable[[Sequence[int]], tuple[Float64Array, Float64Array | None]]
     grids: list[Grid] | None = None
+    bids: list[BidsFile] | None = None
 
     def find(self, numbers: Sequence[int]) -> Float64Array:
         """Return the latents (n, K) of images with given numbers."""
@@ -135,7 +140,7 @@ def latent_source(
     """Return the latents of a table or of images; exactly one of them must be given."""
     from anamorph.storage.tables import read_latents, read_poses
 
-    if bool(given.arguments) == (table is not None):
+    if given.are_given == (table is not None):
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
@@ -156,7 +161,16 @@ def latent_source(
             encoded = model.encode(files)
         return encoded.latents, encoded.poses
 
-    return LatentSource(found.names, given.inputs(found), encode, grids)
+    return LatentSource(found.names, given.inputs(found), encode, grids, found.bids)
+
+
+def check_poses(model: ShapeAppearanceModel, poses: Float64Array | None) -> None:
+    """Raise a CommandError if a table lacks the poses that the model needs."""
+    if model.settings_.has_poses and poses is None:
+        raise CommandError(
+            "the table has no poses, which this model needs: give images, or a table that "
+            "'anamorph fit' or 'anamorph encode' wrote with this model"
+        )
 
 
 def write_images(

@@ -95,6 +95,15 @@ Checkpoint = Annotated[
         panel=FITTING,
     ),
 ]
+Holdout = Annotated[
+    float,
+    _option(
+        "Share of the images, e.g. 0.1, that take no part in the fit: their evidence after every "
+        "iteration shows how well new images are explained. None by default.",
+        metavar="SHARE",
+        panel=FITTING,
+    ),
+]
 Latents = Annotated[
     Path | None,
     _option("Table of latents, as written by 'fit' or 'encode', instead of images.", metavar="TSV"),
@@ -133,19 +142,20 @@ ParticipantsTable = Annotated[
     ),
 ]
 Resample = Annotated[
-    bool,
+    bool | None,
     _option(
-        "Bring all images onto one grid by their affines, of a model or one that holds all of "
-        "them; what lies outside an image is missing.",
-        "--resample",
+        "Whether to bring images that are on different grids onto one by their affines, of a "
+        "model or one that holds all of them; what lies outside an image is missing. By default "
+        "if their headers say where voxels are.",
+        "--resample/--no-resample",
         panel=IMAGES,
     ),
 ]
 Reference = Annotated[
     Path | None,
     _option(
-        "Resample all images onto the grid of this file; by default --resample takes a grid that "
-        "holds all images, with the voxels of the first.",
+        "Bring all images onto the grid of this file; by default, where grids differ, onto one "
+        "that holds all images.",
         "--reference",
         metavar="FILE",
         panel=IMAGES,
@@ -168,6 +178,35 @@ Mask = Annotated[
         "with one for each, in their order.",
         "--mask",
         metavar="FILE",
+        panel=IMAGES,
+    ),
+]
+Bids = Annotated[
+    Path | None,
+    _option(
+        "Take images from this BIDS dataset instead, those with --suffix; outputs are BIDS "
+        "derivatives.",
+        "--bids",
+        metavar="FOLDER",
+        panel=IMAGES,
+    ),
+]
+BidsSuffix = Annotated[
+    str | None,
+    _option(
+        "Suffix of the images of a BIDS dataset, e.g. T1w.",
+        "--suffix",
+        metavar="NAME",
+        panel=IMAGES,
+    ),
+]
+BidsEntities = Annotated[
+    list[str],
+    _option(
+        "Entity that images in a BIDS dataset must have, e.g. ses=01; desc= for none. May be given "
+        "several times.",
+        "--entity",
+        metavar="KEY=VALUE",
         panel=IMAGES,
     ),
 ]

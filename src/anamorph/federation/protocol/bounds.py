@@ -159,6 +159,8 @@ class Bounds:
             NORMS[0]: limits.gradient**2,
             NORMS[1]: limits.hessian**2,
             "errors_by_weight": limits.errors,
+            "correlation": 1.0,
+            "squared_correlation": 1.0,
             "group_size": MOST_WEIGHT,  # with room for the noise of private statistics
             "weight_sum": MOST_WEIGHT,
         }

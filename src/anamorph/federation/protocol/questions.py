@@ -7,6 +7,7 @@ from typing import Any
 
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.privacy import PrivacyTerms
+from anamorph.fitting.autocorrelation import lags_of
 from anamorph.fitting.leave_one_out import WEIGHTS
 from anamorph.fitting.sums import ANALYSES, FIELDS
 from anamorph.model.settings import Settings
@@ -52,6 +53,8 @@ def answer_shapes(
         "observed": (n_channels,),
         "n_unimproved": (),
         "errors_by_weight": (len(WEIGHTS),),
+        "correlation": lags_of(space),
+        "squared_correlation": lags_of(space),
         "count": (n_channels, *space),
         "total": (n_channels, *space),
     }

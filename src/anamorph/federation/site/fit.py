@@ -173,7 +173,11 @@ class SiteFit(Part):
 
     def _keep_model(self, state: State) -> None:
         """Write the model at the end of the fit, for analyses."""
-        settings = replace(self.plan.settings, prediction_weight=state.prediction_weight)
+        settings = replace(
+            self.plan.settings,
+            prediction_weight=state.prediction_weight,
+            independent_share=state.independent_share,
+        )
         self.store.save_model(settings, state.parameters)
 
     # ---- questions
