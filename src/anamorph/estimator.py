@@ -754,6 +754,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         interpolation: str = "linear",
         modulate: bool = False,
         fwhm: float = 0.0,
+        poses: ArrayLike | None = None,
     ) -> Any:
         """Return images, label maps, points or meshes in the space of the template.
 
@@ -774,6 +775,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             stays the same. False by default.
         fwhm : float
             Width of a Gaussian to smooth with, in mm (voxels without affine); 0, none, by default.
+        poses : array of shape (N, P), optional
+            Of the images; needed with `z` if the model was fitted with `align`.
 
         Returns
         -------
@@ -781,11 +784,22 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             In the layout of `inverse_transform`; label maps as integers.
         """
         if is_mesh(X):
-            return self.template_space_.meshes_to(as_meshes(X), self._latents_of_rows(z))
+            latents = self._latents_of_rows(z)
+            placed = self._poses_of_rows(poses, len(latents))
+            return self.template_space_.meshes_to(as_meshes(X), latents, placed)
         images = self._images_of_kind(X, kind, needs_latents=z is None)
-        latents = self.encode(images).latents if z is None else self._latents_of_rows(z)
+        if z is None:
+            encoded = self.encode(images)
+            latents, placed = encoded.latents, encoded.poses
+        else:
+            latents = self._latents_of_rows(z)
+            placed = self._poses_of_rows(poses, len(latents))
         brought = self.template_space_.images_to(
-            images, latents, interpolation=interpolation, modulate=modulate, fwhm=fwhm
+            *(images, latents),
+            interpolation=interpolation,
+            modulate=modulate,
+            fwhm=fwhm,
+            poses=placed,
         )
         return self._in_layout_of(images, kind, brought)
 
@@ -796,6 +810,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         kind: str | None = None,
         interpolation: str = "linear",
+        poses: ArrayLike | None = None,
     ) -> Any:
         """Return images, label maps, points or meshes of the template in the spaces of images.
 
@@ -805,7 +820,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             In the space of the template: one for all, or one for each row of `z`.
         z : array of shape (N, K)
             Latents of the images.
-        kind, interpolation
+        kind, interpolation, poses
             As for `to_template`.
 
         Returns
@@ -813,10 +828,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         array of shape (N, ...), or list of Mesh
         """
         latents = self._latents_of_rows(z)
+        placed = self._poses_of_rows(poses, len(latents))
         if is_mesh(X):
-            return self.template_space_.meshes_from(as_meshes(X), latents)
+            return self.template_space_.meshes_from(as_meshes(X), latents, placed)
         images = self._images_of_kind(X, kind)
-        brought = self.template_space_.images_from(images, latents, interpolation=interpolation)
+        brought = self.template_space_.images_from(
+            images, latents, interpolation=interpolation, poses=placed
+        )
         return self._in_layout_of(images, kind, brought)
 
     def jacobians(self, z: ArrayLike, *, log: bool = False, fwhm: float = 0.0) -> Array:
@@ -866,6 +884,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if z is None:
             raise ValueError("z must be given: the latents of the images that these belong to")
         return self._checked_latents(np.atleast_2d(np.asarray(z, np.float64)))
+
+    def _poses_of_rows(self, poses: ArrayLike | None, n_images: int) -> Float64Array | None:
+        """Return poses (N, P), which must be given where the model has some."""
+        if poses is None and self.settings_.has_poses:
+            raise ValueError(
+                "poses must be given with z: the model was fitted with align="
+                f"{self.settings_.align!r}, and encode(X).poses are those of images"
+            )
+        given = None if poses is None else np.atleast_2d(np.asarray(poses, np.float64))
+        return self._checked_poses(given, n_images)
 
     def _images_of_kind(
         self,

@@ -32,6 +32,7 @@ from anamorph.model.warping import (
     volume_changes,
     warped,
     with_warps,
+    without_outside,
 )
 from anamorph.storage.meshes import Mesh
 from anamorph.storage.modelfile import Origin
@@ -111,6 +112,7 @@ class TemplateSpace:
         interpolation: str = "linear",
         modulate: bool = False,
         fwhm: float = 0.0,
+        poses: Float64Array | None = None,
     ) -> Float32Array:
         """Return images in the space of the template, (N, C, *space).
 
@@ -123,6 +125,8 @@ class TemplateSpace:
             Whether to keep amounts, and not values; False by default.
         fwhm : float
             In mm, or voxels without affine; 0, by default, to smooth nothing.
+        poses : array of shape (N, P), optional
+            Of the images, where the model has poses: beyond the end of an image is NaN.
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
         if modulate and interpolation != "linear":
@@ -132,17 +136,27 @@ class TemplateSpace:
         def bring(generator: Generator, displacement: Array, part: slice) -> Array:
             some = generator.own(_read_unscaled(images, part))
             if modulate:
-                return modulated(some, displacement)
-            return warped(some, displacement, interpolation)
+                kept = some if poses is None else without_outside(some, displacement)
+                return modulated(kept, displacement)
+            brought = warped(some, displacement, interpolation)
+            return brought if poses is None else without_outside(brought, displacement)
 
         out = self._empty(len(latents), images.format.n_channels)
-        with_warps(self.predictor, latents, out, bring, inverse=not modulate)
+        with_warps(self.predictor, latents, out, bring, inverse=not modulate, poses=poses)
         return smoothed(out, fwhm, self.grid.voxel_size)
 
     def images_from(
-        self, images: ImageCollection, latents: Float64Array, *, interpolation: str = "linear"
+        self,
+        images: ImageCollection,
+        latents: Float64Array,
+        *,
+        interpolation: str = "linear",
+        poses: Float64Array | None = None,
     ) -> Float32Array:
-        """Return images of the template, one or N, in the spaces of images with latents (N, K)."""
+        """Return images of the template, one or N, in the spaces of images with latents (N, K).
+
+        With poses (N, P), what is beyond the template is NaN.
+        """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
         is_one = len(images) == 1
         if not is_one:
@@ -152,10 +166,11 @@ class TemplateSpace:
             given = generator.own(_read_unscaled(images, slice(0, 1) if is_one else part))
             shape = (len(displacement), *given.shape[1:])
             some = np.ascontiguousarray(np.broadcast_to(given, shape)) if is_one else given
-            return warped(some, displacement, interpolation)
+            brought = warped(some, displacement, interpolation)
+            return brought if poses is None else without_outside(brought, displacement)
 
         out = self._empty(len(latents), images.format.n_channels)
-        with_warps(self.predictor, latents, out, bring, inverse=False)
+        with_warps(self.predictor, latents, out, bring, inverse=False, poses=poses)
         return out
 
     def volume_changes(
@@ -170,27 +185,35 @@ class TemplateSpace:
         with_warps(self.predictor, latents, out, differentiate, inverse=True)
         return smoothed(out, fwhm, self.grid.voxel_size)
 
-    def meshes_to(self, meshes: Sequence[Mesh], latents: Float64Array) -> list[Mesh]:
+    def meshes_to(
+        self, meshes: Sequence[Mesh], latents: Float64Array, poses: Float64Array | None = None
+    ) -> list[Mesh]:
         """Return meshes of images with latents (N, K) in the space of the template."""
         _check_numbers(meshes, latents)
-        moved = []
-        for mesh, row in zip(meshes, latents, strict=True):
+        moved, frame = [], self.predictor.generator.settings.frame
+        for n, (mesh, row) in enumerate(zip(meshes, latents, strict=True)):
             voxels, across = self.world.split(mesh.points)
+            if poses is not None:
+                voxels = frame.moved_points(poses[n], voxels)
             there = points_to_template(self.predictor.displacement(row[None])[0], voxels)
             moved.append(mesh.moved_to(self.world.join(there, across)))
         return moved
 
-    def meshes_from(self, meshes: Sequence[Mesh], latents: Float64Array) -> list[Mesh]:
+    def meshes_from(
+        self, meshes: Sequence[Mesh], latents: Float64Array, poses: Float64Array | None = None
+    ) -> list[Mesh]:
         """Return meshes of the template, one or N, in the spaces of images with latents (N, K)."""
         given = list(meshes) * len(latents) if len(meshes) == 1 else list(meshes)
         _check_numbers(given, latents)
-        moved = []
-        for mesh, row in zip(given, latents, strict=True):
+        moved, frame = [], self.predictor.generator.settings.frame
+        for n, (mesh, row) in enumerate(zip(given, latents, strict=True)):
             voxels, across = self.world.split(mesh.points)
             forward, inverse = (
                 self.predictor.displacement(row[None], inverse=back)[0] for back in (False, True)
             )
             there = points_from_template(forward, inverse, voxels)
+            if poses is not None:
+                there = frame.moved_points(-poses[n], there)  # exp(-q) is the inverse of exp(q)
             moved.append(mesh.moved_to(self.world.join(there, across)))
         return moved
 

@@ -257,6 +257,12 @@ class PoseFrame:
             places = places + factors * coordinates.reshape(shape)
         return places
 
+    def moved_points(self, pose: Float64Array, points: Float64Array) -> Float64Array:
+        """Return R of points (n, d) in voxels, of one pose (P,)."""
+        matrix = self.matrices(pose[None])[0]
+        moved: Float64Array = (points - self.centre) @ matrix[:, :-1].T + matrix[:, -1]
+        return moved + self.centre
+
     def _in_voxels(self, matrices: Float64Array) -> Float64Array:
         """Return matrices (n, d + 1, d + 1) in mm as (n, d, d + 1) in voxels."""
         return np.asarray(matrices[:, :-1] * np.append(self.size, 1.0) / self.size[:, None])

@@ -21,6 +21,7 @@ from anamorph.geometry import jacobian_determinant
 from anamorph.geometry.inverses import find_places, move_points
 from anamorph.geometry.warps import pull_batch, push_batch
 from anamorph.model.generator import Generator
+from anamorph.model.posing import PosedGenerator, is_outside, voxel_places
 from anamorph.model.predicting import Predictor
 
 LINEAR, NEAREST = "linear", "nearest"
@@ -35,7 +36,13 @@ UseWarps = Callable[[Generator, Array, slice], Array]
 
 
 def with_warps(
-    predictor: Predictor, latents: Float64Array, out: Array, use: UseWarps, *, inverse: bool
+    predictor: Predictor,
+    latents: Float64Array,
+    out: Array,
+    use: UseWarps,
+    *,
+    inverse: bool,
+    poses: Float64Array | None = None,
 ) -> Array:
     """Fill an array (N, ...) with what is done with the warps of latents (N, K), part by part.
 
@@ -48,6 +55,8 @@ def with_warps(
         Returns a part of the result, given the generator and displacements on its device.
     inverse : bool
         Whether displacements are those of psi^-1, and not those of psi.
+    poses : array of shape (N, P), optional
+        Of the images: displacements are then those of psi(R x), or of R^-1 psi^-1.
     """
 
     def fill(generator: Generator, part: slice) -> None:
@@ -59,6 +68,9 @@ def with_warps(
             settings = generator.settings
             shape = (len(some), settings.n_dims, *settings.space)
             displacement = np.zeros_like(generator.parameters.mean, shape=shape)
+        if poses is not None:
+            posed = PosedGenerator.of(generator, poses[part])
+            displacement = (posed.placed_inverse if inverse else posed.placed)(displacement)
         out[part] = to_host(use(generator, displacement, part))
 
     predictor.in_parts(fill, len(latents))
@@ -78,6 +90,15 @@ def warped(images: Array, displacement: Array, interpolation: str = LINEAR) -> A
     is_known = observed >= _HALF
     known: Array = xp.where(is_known, pulled / xp.where(is_known, observed, 1), np.float32(np.nan))
     return known
+
+
+def without_outside(images: Array, displacement: Array) -> Array:
+    """Return images (N, C, *space) with NaN where displacements lead out of the grid.
+
+    Poses, unlike warps, do not live on a torus: what they lead to is not on the other side.
+    """
+    places = displacement + voxel_places(images.shape[2:], displacement)
+    return np.where(is_outside(places)[:, None], np.float32(np.nan), images)
 
 
 def _pulled_from_nearest(images: Array, displacement: Array) -> Array:

@@ -15,6 +15,7 @@ from anamorph.cli.terminal.messages import Messages, counted
 from anamorph.cli.terminal.models import (
     LatentSource,
     ModelArguments,
+    check_poses,
     latent_source,
     output_of,
     write_images,
@@ -124,14 +125,22 @@ def warp(
     paths = paths_in(output, source.names, ending + written.suffix)
     model_arguments.reserve(paths, [*source.inputs, *applied])
     grids = source.input_grids(model) if on_input_grid else None
-    codes = source.find(range(len(paths)))
+    codes, poses = source.encode(range(len(paths)))
+    check_poses(model, poses)
     space, interpolation = model.template_space_, "nearest" if nearest else "linear"
 
     def make(part: slice) -> Array:
+        placed = None if poses is None else poses[part]
         if from_template:
-            return space.images_from(read(part), codes[part], interpolation=interpolation)
+            return space.images_from(
+                read(part), codes[part], interpolation=interpolation, poses=placed
+            )
         return space.images_to(
-            read(part), codes[part], interpolation=interpolation, modulate=modulate, fwhm=fwhm
+            *(read(part), codes[part]),
+            interpolation=interpolation,
+            modulate=modulate,
+            fwhm=fwhm,
+            poses=placed,
         )
 
     with messages.counting(f"Warping {counted(len(paths), 'image')}"):
@@ -182,10 +191,11 @@ def _warp_meshes(
 
     meshes = [read_mesh(path) for path in applied]
     meshes = meshes * len(paths) if len(meshes) == 1 else meshes
-    codes = source.find(range(len(paths)))
+    codes, poses = source.encode(range(len(paths)))
+    check_poses(model, poses)
     move = model.from_template if from_template else model.to_template
-    for path, mesh, row in zip(paths, meshes, codes, strict=True):
-        (moved,) = move(mesh, row)
+    for n, (path, mesh, row) in enumerate(zip(paths, meshes, codes, strict=True)):
+        (moved,) = move(mesh, row, poses=None if poses is None else poses[n])
         write_mesh(path, moved)
 
 

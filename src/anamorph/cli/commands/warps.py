@@ -10,7 +10,7 @@ import typer
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.images import OptionalImageArguments
 from anamorph.cli.terminal.messages import Messages, counted
-from anamorph.cli.terminal.models import LatentSource, ModelArguments, latent_source
+from anamorph.cli.terminal.models import LatentSource, ModelArguments, check_poses, latent_source
 from anamorph.cli.terminal.places import paths_in
 
 if TYPE_CHECKING:
@@ -87,10 +87,12 @@ def _write(
 
     inner = model.origin_.inner_grid(model.image_format_.space)
     inside = (slice(None), *slices_inside(inner, model.origin_.pad))
-    codes = source.find(range(len(source.names)))
+    codes, poses = source.encode(range(len(source.names)))
+    check_poses(model, poses)
     for n, row in enumerate(codes):
+        pose = None if poses is None else poses[n][None]
         for way, files in paths.items():
-            displacement = model.displacement(row[None], inverse=way == TO)[0]
+            displacement = model.displacement(row[None], pose, inverse=way == TO)[0]
             own = None if source.grids is None or way == FROM else source.grids[n]
             placed = own if own is not None and own.affine is not None else None
             write_warp(files[n], displacement[inside], inner, kind, source=placed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from anamorph.cli.terminal import options
+from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.messages import counted
 from anamorph.cli.terminal.places import reserve
 
@@ -161,6 +162,15 @@ def latent_source(
         return encoded.latents, encoded.poses
 
     return LatentSource(found.names, given.inputs(found), encode, grids, found.bids)
+
+
+def check_poses(model: ShapeAppearanceModel, poses: Float64Array | None) -> None:
+    """Raise a CommandError if a table lacks the poses that the model needs."""
+    if model.settings_.has_poses and poses is None:
+        raise CommandError(
+            "the table has no poses, which this model needs: give images, or a table that "
+            "'anamorph fit' or 'anamorph encode' wrote with this model"
+        )
 
 
 def write_images(
