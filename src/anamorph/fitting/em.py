@@ -163,6 +163,20 @@ class Fit:
         )
         return State(parameters, latents)
 
+    def arrive(self, state: State) -> State:
+        """Return a state that was learnt on a coarser grid with what this grid knows of poses.
+
+        Images show more on it: their poses take a first step, and the noise and the background,
+        which only the start looks at otherwise, become those of the voxels of this grid.
+        """
+        if not self.settings.has_poses:
+            return state
+        state, *_ = self._update_poses(state, -np.inf)
+        background = Alignment(self.sites, self.settings, self._starting_mean).background(
+            state.parameters.noise_precision
+        )
+        return replace(state, parameters=replace(state.parameters, background=background))
+
     # ---- "repeat ... until convergence": whoever iterates knows when that is
 
     def iterate(self, state: State) -> Iterator[State]:

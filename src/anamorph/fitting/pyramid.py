@@ -145,14 +145,12 @@ def run_levels(
         settings = levels[number].settings
         sites = open_sites(settings)
         checkpoints = open_checkpoints(sites, settings)
+        fit = Fit(sites, settings)
         if state is not None and latents is not None:
-            if poses is None:
-                sites.restore(latents)
-            else:
-                sites.restore(latents, poses)
-            state = prolonged_state(state.beside(sites.namespace), settings)
+            sites.restore(latents, poses)
+            state = fit.arrive(prolonged_state(state.beside(sites.namespace), settings))
         state = run_fit(
-            Fit(sites, settings),
+            fit,
             seed,
             Ending(levels[number].n_iter, tol),
             tell=_told_of_levels(tell, levels, number),
@@ -163,7 +161,7 @@ def run_levels(
             return sites, state
         latents, poses = sites.latents, sites.poses if settings.has_poses else None
         sites.close()
-        del sites, checkpoints  # which hold images and warps that the next grid needs room for
+        del sites, checkpoints, fit  # which hold images and warps that the next grid needs room for
     raise ValueError(f"first must be the number of a grid, below {len(levels)}, got {first}")
 
 
