@@ -78,9 +78,10 @@ def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Lev
         If the images have too few voxels for so many grids.
     """
     if levels == AUTO:
-        n_levels = min(_MOST_AUTOMATIC_LEVELS, _most_levels(settings, _FEWEST_AUTOMATIC))
+        n_levels = automatic_levels(settings.space, settings.voxel_size)
     else:
-        n_levels, most = int(levels), _most_levels(settings, _FEWEST_VOXELS)
+        n_levels = int(levels)
+        most = _most_levels(settings.space, settings.voxel_size, _FEWEST_VOXELS)
         if n_levels > most:
             shape = " x ".join(map(str, settings.space))
             raise ArgumentError(
@@ -94,12 +95,17 @@ def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Lev
     return tuple(Level(some, end) for some, end in grids)
 
 
-def _most_levels(settings: Settings, fewest: int) -> int:
+def automatic_levels(space: Sequence[int], voxel_size: Sequence[float]) -> int:
+    """Return the number of grids that "auto" stands for, given that of the images."""
+    return min(_MOST_AUTOMATIC_LEVELS, _most_levels(space, voxel_size, _FEWEST_AUTOMATIC))
+
+
+def _most_levels(fine: Sequence[int], voxel_size: Sequence[float], fewest: int) -> int:
     """Return how many grids have at least the fewest voxels along every axis that is divided."""
     count, factor = 1, 2
     while True:
-        space, _ = coarse_grid(settings.space, settings.voxel_size, factor)
-        divided = [m for m, n in zip(space, settings.space, strict=True) if m < n]
+        space, _ = coarse_grid(fine, voxel_size, factor)
+        divided = [m for m, n in zip(space, fine, strict=True) if m < n]
         if not divided or min(divided) < fewest:
             return count
         count, factor = count + 1, 2 * factor
