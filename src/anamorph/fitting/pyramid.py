@@ -240,6 +240,7 @@ def prolonged_state(state: State, settings: Settings) -> State:
         mean=prolonged(old.mean, space),
         appearance_basis=_by_columns(old.appearance_basis, space, is_velocity=False),
         shape_basis=_by_columns(old.shape_basis, space, is_velocity=True),
+        warp_version=0,  # from which the fit on the finer grid counts
     )
     energy = Regularisation(settings).basis_energy(parameters)
     parameters = replace(parameters, basis_energy=energy)
