@@ -73,7 +73,7 @@ def compare(
     """Fit both, and print how they end."""
     levels = asked.levels if asked.levels == "auto" else int(asked.levels)
     options |= {"n_components": asked.components, "device": asked.device}
-    warm_up = {**options, "n_iter": 3, "levels": levels, "n_components": 2}
+    warm_up = {**options, "n_iter": 9, "levels": levels, "n_components": 2}
     ShapeAppearanceModel(**warm_up).fit(images[:4])  # compiles kernels
     found = {}
     for label, count in (("alone", 1), ("coarse to fine", levels)):

@@ -49,7 +49,7 @@ def test_iterations_are_spread_over_the_grids():
     levels = plan_levels(settings_of((48, 40)), 3, 20)
     assert [level.settings.space for level in levels] == [(12, 10), (24, 20), (48, 40)]
     assert [level.n_iter for level in levels] == [8, 16, 20]
-    assert [level.n_iter for level in plan_levels(settings_of((48, 40)), 2, 5)] == [3, 5]
+    assert [level.n_iter for level in plan_levels(settings_of((48, 40)), 2, 5)] == [2, 5]
     assert [level.n_iter for level in plan_levels(settings_of((48, 40)), 2, 1)] == [0, 1]
     assert [level.n_iter for level in plan_levels(settings_of((48, 40)), 3, 0)] == [0, 0, 0]
     (only,) = plan_levels(settings_of((48, 40)), 1, 20)
@@ -160,18 +160,19 @@ def test_a_fit_through_grids_ends_no_lower(likelihood, space, missing):
     options = OPTIONS | {"likelihood": likelihood, "n_components": 3, "n_iter": 10}
     alone = ShapeAppearanceModel(**options).fit(images)
     model = ShapeAppearanceModel(**options, levels=2).fit(images)
-    assert model.origin_.level_begins == (0, 8)
+    assert model.origin_.level_begins == (0, 7)
     assert model.n_iter_ == 10
     assert model.mean_.shape == (1, *space)
     risen = alone.objective_[-1] - alone.objective_[0]
     assert model.objective_[-1] > alone.objective_[-1] - 0.02 * risen
-    for steps in (model.objective_[:8], model.objective_[8:]):
+    for steps in (model.objective_[:7], model.objective_[7:]):
         assert (np.diff(steps) > -1e-3 * risen).all()
 
 
+@pytest.mark.slow
 def test_label_maps_through_grids():
     labels = (discs((24, 20)) > 0.4).astype(np.uint8) + (discs((24, 20)) > 0.7)
-    options = OPTIONS | {"likelihood": "categorical", "n_components": 2, "n_iter": 10}
+    options = OPTIONS | {"likelihood": "categorical", "n_components": 2, "n_iter": 20}
     alone = ShapeAppearanceModel(**options).fit(labels)
     model = ShapeAppearanceModel(**options, levels=2).fit(labels)
     risen = alone.objective_[-1] - alone.objective_[0]
@@ -179,14 +180,32 @@ def test_label_maps_through_grids():
     np.testing.assert_allclose(model.mean_.sum(axis=0), 0, atol=1e-4)
 
 
+@pytest.mark.slow
+def test_poses_are_kept_from_grid_to_grid():
+    generator = np.random.default_rng(3)
+    y, x = np.mgrid[:32, :32] - 15.5
+    shifts = generator.uniform(-5, 5, (10, 2))
+    images = [np.exp(-(((y - a) / 4) ** 2 + ((x - b) / 6) ** 2)) for a, b in shifts]
+    images = np.asarray(images) + 0.02 * generator.standard_normal((10, 32, 32))
+    options = OPTIONS | {"n_components": 2, "n_iter": 10, "align": "translation"}
+    alone = ShapeAppearanceModel(**options).fit(images)
+    model = ShapeAppearanceModel(**options, levels=2).fit(images)
+    for found in (alone.poses_, model.poses_):
+        signs = np.sign((found * shifts).sum(axis=0))
+        apart = found * signs - shifts
+        assert np.abs(apart - apart.mean(axis=0)).max() < 0.5  # voxels
+    risen = alone.objective_[-1] - alone.objective_[0]
+    assert model.objective_[-1] > alone.objective_[-1] - 0.1 * risen
+
+
 def test_progress_tells_the_grid_and_the_time_that_is_left():
     told = []
     model = ShapeAppearanceModel(2, **OPTIONS, n_iter=5, levels=2)
     model.fit(discs((16, 12)), callback=told.append)
-    assert [some.level for some in told] == [1, 1, 1, 2, 2]
+    assert [some.level for some in told] == [1, 1, 2, 2, 2]
     assert [some.n_iter for some in told] == [5] * 5
-    # Two more on the coarse grid, and two on a grid of four times as many voxels.
-    assert told[0].rest == pytest.approx(2 + 2 * 4)
+    # One more on the coarse grid, and three on a grid of four times as many voxels.
+    assert told[0].rest == pytest.approx(1 + 3 * 4)
     assert told[-1].seconds_left == 0
     assert str(told[0]).startswith("Iteration 1 of 5, grid 1 of 2: objective ")
 
@@ -207,7 +226,7 @@ class StoppedError(Exception):
     """A fit was killed."""
 
 
-@pytest.mark.parametrize("n_done", [1, 4, 5])
+@pytest.mark.parametrize("n_done", [1, 3, 4])
 def test_a_killed_fit_resumes_on_its_grid_with_the_same_bytes(tmp_path, n_done):
     images, path = discs((16, 12), missing=0.1), tmp_path / "checkpoint"
     model = ShapeAppearanceModel(2, **OPTIONS, n_iter=6, levels=2)
@@ -220,7 +239,7 @@ def test_a_killed_fit_resumes_on_its_grid_with_the_same_bytes(tmp_path, n_done):
         model.fit(images, checkpoint=path, callback=kill)
     result = ShapeAppearanceModel(2, **OPTIONS, n_iter=6, levels=2).fit(images, checkpoint=path)
     expected = ShapeAppearanceModel(2, **OPTIONS, n_iter=6, levels=2).fit(images)
-    assert result.origin_.level_begins == expected.origin_.level_begins == (0, 4)
+    assert result.origin_.level_begins == expected.origin_.level_begins == (0, 3)
     assert result.objective_ == expected.objective_
     for name in ("mean_", "appearance_basis_", "shape_basis_", "latents_", "latent_precision_"):
         assert np.array_equal(getattr(result, name), getattr(expected, name)), name
@@ -239,7 +258,7 @@ def test_more_iterations_continue_on_the_finest_grid(tmp_path):
     ShapeAppearanceModel(2, **OPTIONS, n_iter=4, levels=2).fit(images, checkpoint=path)
     model = ShapeAppearanceModel(2, **OPTIONS, n_iter=6, levels=2).fit(images, checkpoint=path)
     assert model.n_iter_ == 6
-    assert model.origin_.level_begins == (0, 2)
+    assert model.origin_.level_begins == (0, 1)
 
 
 @pytest.mark.parametrize("begins", ["x", [1], [0, 3, 2], [0, 1.5], []])
@@ -255,7 +274,7 @@ def test_damaged_beginnings_of_grids(tmp_path, begins):
 
 
 def test_a_model_file_tells_where_grids_began(tmp_path):
-    model = ShapeAppearanceModel(2, **OPTIONS, n_iter=3, levels=2).fit(discs((16, 12)))
+    model = ShapeAppearanceModel(2, **OPTIONS, n_iter=4, levels=2).fit(discs((16, 12)))
     model.save(tmp_path / "model.safetensors")
     loaded = ShapeAppearanceModel.load(tmp_path / "model.safetensors")
     assert loaded.origin_.level_begins == (0, 1)

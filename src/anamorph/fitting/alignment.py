@@ -72,6 +72,10 @@ class Alignment:
         mean, precision = self._mean(finest.factors)
         return mean, precision, _cautious(background, precision)
 
+    def background(self, precision: Float64Array) -> Float64Array:
+        """Return the background (2, C) of images whose noise precision (C,) is known."""
+        return _cautious(self._background(), precision)
+
     def _background(self) -> Float64Array:
         sums = self._sites.ask("border_moments")
         return background_level(

@@ -56,6 +56,7 @@ logger = logging.getLogger("anamorph")
 
 _MEAN_STEPS_AT_START = 8
 _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
+_MEAN_STEPS_ON_ARRIVAL = 4
 _MOST_HALVINGS = 6
 _MOST_MEAN_HALVINGS = 2
 _POSE_STEPS = 2
@@ -164,6 +165,44 @@ class Fit:
             log_determinant_sum=0.0,
         )
         return State(parameters, latents)
+
+    def arrive(self, state: State) -> State:
+        """Return a state that was learnt on a coarser grid with what this grid shows at once.
+
+        The mean takes some steps: edges are sharper here, and a step of the mean costs no warps.
+        Poses take a step, and the noise and the background, which only the start looks at
+        otherwise, become those of the voxels of this grid.
+        """
+        if self.settings.has_poses:
+            state, *_ = self._update_poses(state, -np.inf)
+            background = Alignment(self.sites, self.settings, self._starting_mean).background(
+                state.parameters.noise_precision
+            )
+            state = replace(state, parameters=replace(state.parameters, background=background))
+        return replace(state, parameters=self._sharpen_mean(state))
+
+    def _sharpen_mean(self, state: State) -> Parameters:
+        """Return the parameters after steps of the mean alone, as long as F rises."""
+
+        def differentiate(parameters: Parameters) -> tuple[float, Sums]:
+            return self._try("mean_derivatives", parameters, state.latents)
+
+        parameters = state.parameters
+        before, derivatives = differentiate(parameters)
+        for _ in range(_MEAN_STEPS_ON_ARRIVAL):
+            direction = self.regularisation.mean_direction(
+                parameters.mean,
+                derivatives["gradient"][0],
+                derivatives["hessian"][0],
+                derivatives.n_images,
+            ).astype(np.float32)
+            mean = self.settings.likelihood.remove_redundancy((parameters.mean - direction)[None])
+            candidate = replace(parameters, mean=mean[0].astype(np.float32))
+            after, derivatives = differentiate(candidate)
+            if not after > before:
+                break
+            parameters, before = candidate, after
+        return parameters
 
     # ---- "repeat ... until convergence": whoever iterates knows when that is
 

@@ -78,9 +78,10 @@ def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Lev
         If the images have too few voxels for so many grids.
     """
     if levels == AUTO:
-        n_levels = min(_MOST_AUTOMATIC_LEVELS, _most_levels(settings, _FEWEST_AUTOMATIC))
+        n_levels = automatic_levels(settings.space, settings.voxel_size)
     else:
-        n_levels, most = int(levels), _most_levels(settings, _FEWEST_VOXELS)
+        n_levels = int(levels)
+        most = _most_levels(settings.space, settings.voxel_size, _FEWEST_VOXELS)
         if n_levels > most:
             shape = " x ".join(map(str, settings.space))
             raise ArgumentError(
@@ -94,12 +95,17 @@ def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Lev
     return tuple(Level(some, end) for some, end in grids)
 
 
-def _most_levels(settings: Settings, fewest: int) -> int:
+def automatic_levels(space: Sequence[int], voxel_size: Sequence[float]) -> int:
+    """Return the number of grids that "auto" stands for, given that of the images."""
+    return min(_MOST_AUTOMATIC_LEVELS, _most_levels(space, voxel_size, _FEWEST_AUTOMATIC))
+
+
+def _most_levels(fine: Sequence[int], voxel_size: Sequence[float], fewest: int) -> int:
     """Return how many grids have at least the fewest voxels along every axis that is divided."""
     count, factor = 1, 2
     while True:
-        space, _ = coarse_grid(settings.space, settings.voxel_size, factor)
-        divided = [m for m, n in zip(space, settings.space, strict=True) if m < n]
+        space, _ = coarse_grid(fine, voxel_size, factor)
+        divided = [m for m, n in zip(space, fine, strict=True) if m < n]
         if not divided or min(divided) < fewest:
             return count
         count, factor = count + 1, 2 * factor
@@ -145,14 +151,12 @@ def run_levels(
         settings = levels[number].settings
         sites = open_sites(settings)
         checkpoints = open_checkpoints(sites, settings)
+        fit = Fit(sites, settings)
         if state is not None and latents is not None:
-            if poses is None:
-                sites.restore(latents)
-            else:
-                sites.restore(latents, poses)
-            state = prolonged_state(state.beside(sites.namespace), settings)
+            sites.restore(latents, poses)
+            state = fit.arrive(prolonged_state(state.beside(sites.namespace), settings))
         state = run_fit(
-            Fit(sites, settings),
+            fit,
             seed,
             Ending(levels[number].n_iter, tol),
             tell=_told_of_levels(tell, levels, number),
@@ -163,7 +167,7 @@ def run_levels(
             return sites, state
         latents, poses = sites.latents, sites.poses if settings.has_poses else None
         sites.close()
-        del sites, checkpoints  # which hold images and warps that the next grid needs room for
+        del sites, checkpoints, fit  # which hold images and warps that the next grid needs room for
     raise ValueError(f"first must be the number of a grid, below {len(levels)}, got {first}")
 
 
@@ -236,6 +240,7 @@ def prolonged_state(state: State, settings: Settings) -> State:
         mean=prolonged(old.mean, space),
         appearance_basis=_by_columns(old.appearance_basis, space, is_velocity=False),
         shape_basis=_by_columns(old.shape_basis, space, is_velocity=True),
+        warp_version=0,  # from which the fit on the finer grid counts
     )
     energy = Regularisation(settings).basis_energy(parameters)
     parameters = replace(parameters, basis_energy=energy)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from anamorph.images.files import FileImages
     from anamorph.storage.commit import Outputs
 
+_MANY, _TWO_GRIDS = 20, 2  # iterations and grids from which on coarser grids are recommended
+
 EXAMPLES = """[bold]Examples[/bold]
 anamorph fit scans/ -o brains.safetensors --components 20
 anamorph fit 'faces/*.png' -o faces.safetensors --preset faces -k 32
@@ -164,6 +166,7 @@ def _fit(
             files = open_images()
             if files.understood:
                 messages.say(f"Understood: {files.understood}")
+            _recommend_levels(model, files, messages)
             display.stage(
                 f"Reading {checkpoint}, to resume from it"
                 if checkpoint.exists()
@@ -173,6 +176,16 @@ def _fit(
     except KeyboardInterrupt as interrupt:  # said once the bar is gone, which would break the line
         tell_how_to_resume(checkpoint)
         raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def _recommend_levels(model: ShapeAppearanceModel, files: FileImages, messages: Messages) -> None:
+    """Say that coarse grids would save time, where images are large enough for three."""
+    from anamorph.fitting.pyramid import automatic_levels
+
+    space = files.format.space
+    size = files.voxel_size or (1.0,) * len(space)
+    if model.levels == 1 and model.n_iter >= _MANY and automatic_levels(space, size) > _TWO_GRIDS:
+        messages.say("With --levels auto the fit would start on coarse grids, and take less time")
 
 
 def _identify(

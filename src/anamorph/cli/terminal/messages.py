@@ -220,7 +220,7 @@ class FitDisplay:
         """Show the progress of one of several fits after an iteration."""
         from anamorph.fitting.run import duration
 
-        place = f"iteration {progress.n_done}/{progress.n_iter}"
+        place = f"iteration {progress.n_done}/{progress.n_iter}{progress.place}"
         place = f"{name}, {place}" if name else place.capitalize()
         facts = (
             f"objective {progress.objective[-1]:.8g}, "
