@@ -9,7 +9,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 WORKERS := -n auto --maxprocesses 4
 
 .PHONY: help demo test lint docs test-fast test-slow test-lowest bench test-gpu bench-gpu \
-	run-test-lowest run-test-gpu run-bench-gpu paper clean
+	prepare-lowest run-test-lowest run-test-gpu run-bench-gpu paper clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -22,7 +22,13 @@ $(READY): pyproject.toml
 demo: $(READY) ## fit digits, and write a report and pictures to demo-output/
 	$(BIN)/anamorph demo -o demo-output
 
-test: lint docs test-fast test-slow test-lowest ## all of the five below: what continuous integration runs
+# Style, types and documentation use one process each: they run side by side, while the environment
+# of the oldest versions is made.
+test: $(READY) ## all of the five below: what continuous integration runs
+	@$(MAKE) --no-print-directory -j 3 lint docs prepare-lowest
+	@$(MAKE) --no-print-directory test-fast
+	@$(MAKE) --no-print-directory test-slow
+	@$(MAKE) --no-print-directory test-lowest
 
 lint: $(READY) ## style (ruff) and types (mypy)
 	$(BIN)/ruff check .
@@ -46,6 +52,9 @@ LOWEST := .venv-lowest
 test-lowest: ## some tests with the oldest allowed version of every dependency, on Python 3.11
 	@if command -v python3.11 > /dev/null; then $(MAKE) --no-print-directory run-$@; \
 	else echo "$@ is skipped: no python3.11 was found"; fi
+
+prepare-lowest:
+	@if command -v python3.11 > /dev/null; then $(MAKE) --no-print-directory $(LOWEST)/.ready; fi
 
 run-test-lowest: $(LOWEST)/.ready
 	NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/pytest -q $(WORKERS) --dist worksteal \

@@ -86,7 +86,7 @@ def make_images(folder: Path, n_images: int = 8) -> None:
 def run_fit(folder: Path, k: int = 0, when: str = "before") -> subprocess.CompletedProcess[str]:
     """Fit a model to the images in a folder, killed at the k-th call; 0 for never."""
     arguments = ["fit", str(folder / "images"), "-o", str(folder / "out" / "model.safetensors")]
-    arguments += ["-k", "2", "--iterations", "3", "--threads", "1"]
+    arguments += ["-k", "2", "--iterations", "3", "--levels", "2", "--threads", "1"]
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder / "out"), str(k), when, *arguments],
         capture_output=True,

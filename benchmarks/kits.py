@@ -21,9 +21,12 @@ import numpy as np
 import psutil
 
 from anamorph import ShapeAppearanceModel
+from anamorph.arrays.typing import Float64Array
 from anamorph.datasets import digits
 from anamorph.federation.nvflare.consortium import Consortium
 from anamorph.federation.nvflare.kit import Kit
+from anamorph.federation.site.holdings import seed_of_site
+from anamorph.latents import starting_latents
 from anamorph.model.presets import preset
 from examples.federation.rehearsal import rehearse
 
@@ -42,18 +45,20 @@ def time_over_kits(n_iter: int = 20) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         for number, image in enumerate(digits()[0][:300]):
-            # The same names in all folders: images are then called by their folders, too, as
-            # sites call them, and both fits start from the same latents.
             rank, site = divmod(number, len(NAMES))
             (place / NAMES[site]).mkdir(exist_ok=True)
             np.save(place / NAMES[site] / f"{rank:03d}.npy", image)
         paths = [path for name in NAMES for path in sorted((place / name).iterdir())]
         model = ShapeAppearanceModel(**preset("digits") | {"n_components": 16, "n_iter": n_iter})
-        model.fit(paths)
+        start = _starting_latents(paths)
+        model.fit(paths, start=start)
         started = time.perf_counter()
-        model.fit(paths)
+        model.fit(paths, start=start)
         pooled = time.perf_counter() - started
         coordinator, *sites = rehearse(_consortium(), place / "kits")
+        for kit in sites:
+            kit.work.mkdir(exist_ok=True)
+            (kit.work / "secret").write_bytes(_secret(kit.name))
         processes = {
             kit.name: _start_site(kit, place, "--likelihood", "bernoulli") for kit in sites
         }
@@ -72,6 +77,25 @@ def time_over_kits(n_iter: int = 20) -> None:
     print(f"  pooled {pooled:.1f} s, across sites {seconds:.1f} s ({limit:.0f} s), ", end="")
     print(f"{(result['n_questions'] - 4) / n_iter:.2f} questions per iteration (6)")
     print(f"  objective differs by {difference:.1e} (1e-4)")
+
+
+def _secret(site: str) -> bytes:
+    """Return the secret of a site, which is random elsewhere."""
+    return site.encode().ljust(32)
+
+
+def _starting_latents(paths: Sequence[Path]) -> Float64Array:
+    """Return the latents at the start of all sites, in the order of their files."""
+    return np.concatenate(
+        [
+            starting_latents(seed_of_site(0, _secret(path.parent.name)), [_called(path)], 16)
+            for path in paths
+        ]
+    )
+
+
+def _called(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
 
 
 def memory_over_kits(space: Sequence[int], n_modes: int, n_iter: int = 1) -> None:

@@ -30,6 +30,7 @@ PINNED = {
     "balance": (1.0, 1.0),
     "prior_dof": None,
     "n_iter": 20,
+    "levels": 1,
     "tol": None,
     "n_steps": 8,
     "voxel_size": None,

@@ -1,6 +1,7 @@
 """Random cases of every kind, a few hundred in all: `python -m benchmarks.fuzz` runs 10,000."""
 
 import signal
+import time
 
 import pytest
 
@@ -46,11 +47,15 @@ def test_a_traceback_a_wrong_result_and_a_hang_are_failures(monkeypatch):
         while True:
             pass
 
+    def waiting(generator, folder):
+        time.sleep(60)
+
     def several_lines(generator, folder):
         raise fuzz.ImageError("one\ntwo")
 
     monkeypatch.setattr(fuzz, "LONGEST", 0.2)
-    for function in (wrong, broken, endless, several_lines):
+    monkeypatch.setattr(fuzz, "PATIENCE", 2)
+    for function in (wrong, broken, endless, waiting, several_lines):
         monkeypatch.setitem(fuzz.CASES, function.__name__, function)
         _, failures = fuzz.run(2, 5, only=function.__name__)
         assert [failure.seed for failure in failures] == [5, 6]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import warnings
@@ -20,13 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arrays.devices import Machine
 from anamorph.arrays.typing import Array, Float64Array
-from anamorph.fitting.em import Fit
+from anamorph.fitting.alignment import remark_on_places
 from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.run import Ending, Progress, duration, run_fit, told
+from anamorph.fitting.pyramid import plan_levels, run_levels
+from anamorph.fitting.run import Progress, duration, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
+from anamorph.geometry.pose import pose_names
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.errors import ImageError
@@ -35,7 +38,7 @@ from anamorph.images.grid import Affine
 from anamorph.latents import draw_latents
 from anamorph.model.checks import check_choice, check_integer, checked_seed
 from anamorph.model.encoding import Encoded
-from anamorph.model.folding import warn_of_folds
+from anamorph.model.folding import encode_unfolded, find_folds, tell_of_folds
 from anamorph.model.generator import Generator
 from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.parameters import Parameters
@@ -43,9 +46,13 @@ from anamorph.model.posterior import Posterior
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import NotebookBar, is_notebook, shown_in_notebook
 from anamorph.model.settings import Settings, checked_start, completed_settings
-from anamorph.storage.checkpoint import CheckpointFile
+from anamorph.storage.checkpoint import CheckpointFile, stored_level
 from anamorph.storage.locks import locked
+from anamorph.storage.meshes import Mesh, as_meshes, is_mesh
 from anamorph.storage.modelfile import Origin, StoredModel, read_model, write_model
+from anamorph.template_space import LABELS, TemplateSpace
+
+logger = logging.getLogger("anamorph")
 
 #: Opens the sites that hold images, given settings and starting latents.
 OpenSites = Callable[[ImageCollection, Settings, Float64Array | None], OwnSites]
@@ -124,8 +131,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         reconstruct.
     prior_dof : float, optional
         nu_0, the weight (in images) of the prior that latents are white; K by default.
+    align : {"none", "translation", "rigid", "similarity", "affine"}
+        What a pose of each image may do to bring it onto the template; "none": images must be
+        roughly aligned to begin with.
     n_iter : int
         Number of EM iterations.
+    levels : int or "auto"
+        Number of grids. With more than one, the fit starts on a coarse grid and does four fifths
+        of its iterations on grids that are coarser than the images: it takes less than half of
+        the time, and ends with a higher objective as a rule. "auto" takes up to three. 1 by
+        default, as in the paper.
     tol : float, optional
         Stop when an iteration raises the objective by less than this share of its total rise.
     n_steps : int
@@ -166,6 +181,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Wv, in voxels.
     latents_ : array of shape (N, K)
         Of the images that the model was fitted to; not stored with the model.
+    poses_ : array of shape (N, P)
+        Poses of these images, see `pose_names`; P is 0 without `align`. Not stored with the model.
     latent_precision_, prior_precision_ : arrays of shape (K, K)
         A, and P = lambda_1 A + lambda_2 C.
     noise_variance_ : array of shape (C,)
@@ -202,7 +219,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         mean_penalty: Sequence[float] | None = None,
         balance: Sequence[float] = (1.0, 1.0),
         prior_dof: float | None = None,
+        align: str = "none",
         n_iter: int = 20,
+        levels: int | str = 1,
         tol: float | None = None,
         n_steps: int = 8,
         voxel_size: Sequence[float] | None = None,
@@ -223,7 +242,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.mean_penalty = mean_penalty
         self.balance = balance
         self.prior_dof = prior_dof
+        self.align = align
         self.n_iter = n_iter
+        self.levels = levels
         self.tol = tol
         self.n_steps = n_steps
         self.voxel_size = voxel_size
@@ -320,9 +341,24 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ShapeAppearanceModel
             This model, fitted.
         """
-        return self.fit_at(
-            self._local_sites, X, start=start, checkpoint=checkpoint, callback=callback
-        )
+        is_checked = False
+
+        def open_sites(
+            images: ImageCollection, settings: Settings, starting: Float64Array | None
+        ) -> LocalSites:
+            nonlocal is_checked
+            if not is_checked:  # once, for all grids
+                images.check(for_fit=True)
+                if not settings.has_poses and (
+                    remark := remark_on_places(images, replace(settings, space=images.format.space))
+                ):
+                    logger.warning("%s", remark)
+            is_checked = True
+            return LocalSites(
+                [place_cohort(self.machine, images, settings, images.identities, starting)]
+            )
+
+        return self.fit_at(open_sites, X, start=start, checkpoint=checkpoint, callback=callback)
 
     def fit_at(
         self,
@@ -339,7 +375,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         ----------
         open_sites : callable
             From opened images, settings and starting latents (N, K) or None to the sites that
-            hold the images, which check every image first.
+            hold the images, which check every image first. Called for every grid: sites average
+            images that are on a finer grid than that of the settings.
         X, start, checkpoint, callback
             As in `fit`.
 
@@ -355,19 +392,24 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
 
+        levels = plan_levels(settings, arguments["levels"], arguments["n_iter"])
+
+        def open_checkpoints(sites: OwnSites, here: Settings) -> CheckpointFile | None:
+            if checkpoint is None:
+                return None
+            return CheckpointFile(checkpoint, sites, here, seed, len(images), len(levels))
+
         held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
         with held, self.machine.threads():
-            sites = open_sites(images, settings, starting)
-            checkpoints = None
-            if checkpoint is not None:
-                checkpoints = CheckpointFile(checkpoint, sites, settings, seed, len(images))
             try:
-                state = run_fit(
-                    Fit(sites, settings),
+                sites, state = run_levels(
+                    levels,
+                    stored_level(checkpoint, len(levels)),
                     seed,
-                    Ending(self.n_iter, self.tol),
+                    arguments["tol"],
+                    open_sites=lambda here: open_sites(images, here, starting),
+                    open_checkpoints=open_checkpoints,
                     tell=self._tell(callback),
-                    checkpoints=checkpoints,
                 )
             except FitError as error:
                 raise FitError(
@@ -375,8 +417,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     + _told_of_checkpoint(checkpoint)
                 ) from None
         self._take(state.beside(np), settings, images)
-        self.latents_ = sites.latents
-        warn_of_folds(self._predictor, self.latents_)
+        self.latents_, self.poses_ = sites.latents, sites.poses
+        tell_of_folds(find_folds(self._predictor, self.latents_))
         return self
 
     def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
@@ -393,13 +435,6 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
         return show
 
-    def _local_sites(
-        self, images: ImageCollection, settings: Settings, start: Float64Array | None
-    ) -> LocalSites:
-        """Return the images with room to work on them, in memory or on the GPU."""
-        images.check(for_fit=True)
-        return LocalSites([place_cohort(self.machine, images, settings, images.identities, start)])
-
     def _take(self, state: State, settings: Settings, images: _Described) -> None:
         """Become the model at the end of a fit."""
         origin = Origin(
@@ -409,6 +444,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             state.seconds,
             images.suffix,
             getattr(images, "typical", None),  # which sites do not tell
+            state.level_begins,
         )
         objective = list(state.objective)
         settings = replace(settings, prediction_weight=state.prediction_weight)
@@ -479,11 +515,51 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def encode(self, X: Images) -> Encoded:  # noqa: N803
         """Return the latents and the log evidence of images, and what finding them cost."""
-        predictor = self._predictor
+        predictor, images = self._predictor, self.checked_images(X)
         with shown_in_notebook(self.verbose, "Encoding images"):
-            encoded = predictor.encode(self.checked_images(X))
-        warn_of_folds(predictor, encoded.latents)
+            encoded = predictor.encode(images)
+        encoded, folds = encode_unfolded(predictor, images, encoded)
+        tell_of_folds(folds)
         return encoded
+
+    @property
+    def pose_names_(self) -> tuple[str, ...]:
+        """What the coordinates of a pose are: shifts in mm, turns in radian, logarithms of zooms.
+
+        See `anamorph.geometry.pose`.
+        """
+        return pose_names(self.settings_.align, self.settings_.n_dims)
+
+    def poses(self, X: Images) -> Float64Array:  # noqa: N803
+        """Return the most probable poses of images, (N, P): see `pose_names_`."""
+        with shown_in_notebook(self.verbose, "Aligning images"):
+            return self._predictor.poses(self.checked_images(X))
+
+    def reconstruct(self, X: Images) -> Array:  # noqa: N803
+        """Return images as the model explains them, in their own pose and on their own grid.
+
+        Parameters
+        ----------
+        X : images
+            NaN is missing.
+
+        Returns
+        -------
+        array of the shape of X
+            Expected images, intensities in the units of X; for label maps probabilities, with
+            classes last.
+        """
+        return self.image_format_.to_user(self.reconstructed_images(X))
+
+    def reconstructed_images(self, X: Images) -> Array:  # noqa: N803
+        """Return what `reconstruct` does, always with channels first: (N, C, *space)."""
+        images = self.checked_images(X)
+        with shown_in_notebook(self.verbose, "Reconstructing images"):
+            explained = self._predictor.reconstruct(images)
+        if self.image_format_.scale is not None:
+            for n in range(len(images)):
+                explained[n] = images.unscaled(n, explained[n])
+        return explained
 
     def score(self, X: Images, y: object = None) -> float:  # noqa: N803
         """Return the mean log evidence of images."""
@@ -495,6 +571,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         part: str = "both",
         *,
         covariance: ArrayLike | None = None,
+        poses: ArrayLike | None = None,
     ) -> Array:
         """Return the images that latents stand for.
 
@@ -506,6 +583,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         covariance : array of shape (N, K, K), optional
             How uncertain the latents are, from ``transform(X, return_cov=True)``: the images are
             then averages over all latents that are likely.
+        poses : array of shape (N, P), optional
+            Of the images, from `poses`; by default they are in the pose of the template.
 
         Returns
         -------
@@ -513,36 +592,214 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Expected images; for label maps probabilities, with classes last.
         """
         if covariance is None:
-            return self.image_format_.to_user(self.expected_images(Z, part))
+            return self.image_format_.to_user(self.expected_images(Z, part, poses))
         if part != "both":
             raise ValueError(f"part must be 'both' where a covariance is given, got {part!r}")
+        if poses is not None:
+            raise ValueError("poses cannot be given with a covariance: leave one of them out")
         posterior = self._checked_posterior(Z, covariance)
         return self.image_format_.to_user(self._predictor.posterior_images(posterior))
 
-    def expected_images(self, Z: ArrayLike, part: str = "both") -> Array:  # noqa: N803
+    def expected_images(
+        self,
+        Z: ArrayLike,  # noqa: N803
+        part: str = "both",
+        poses: ArrayLike | None = None,
+    ) -> Array:
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
         latents = self._checked_latents(Z)
+        placed = self._checked_poses(poses, len(latents))
         check_choice("part", part, PARTS)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
             return self._predictor.expected_images(
-                latents, warped=part != "appearance", coloured=part != "shape"
+                latents, warped=part != "appearance", coloured=part != "shape", poses=placed
             )
 
-    def log_likelihood(self, X: Images, Z: ArrayLike) -> Float64Array:  # noqa: N803
-        """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,)."""
+    def log_likelihood(
+        self,
+        X: Images,  # noqa: N803
+        Z: ArrayLike,  # noqa: N803
+        poses: ArrayLike | None = None,
+    ) -> Float64Array:
+        """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,).
+
+        With `align` it is that at given poses (N, P), or at the most probable ones.
+        """
         images, latents = self.checked_images(X), self._checked_latents(Z)
         if len(images) != len(latents):
             raise ValueError(
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
-        return self._predictor.log_likelihood(images, latents)
+        placed = self._checked_poses(poses, len(latents))
+        return self._predictor.log_likelihood(images, latents, placed)
 
-    def displacement(self, Z: ArrayLike) -> Array:  # noqa: N803
+    def displacement(
+        self,
+        Z: ArrayLike,  # noqa: N803
+        poses: ArrayLike | None = None,
+        *,
+        inverse: bool = False,
+    ) -> Array:
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
-        An image is the warped appearance: its value at x is that at x + displacement(x).
+        An image is the warped appearance: its value at x is that at x + displacement(x). With poses
+        (N, P), x is a voxel of the image, and x + displacement(x) its place in the template.
+
+        Parameters
+        ----------
+        Z : array of shape (N, K)
+        poses : array of shape (N, P), optional
+            None by default: images lie as the template does.
+        inverse : bool
+            Whether to return the displacement of the inverse, which takes the template to images;
+            False by default.
         """
-        return self._predictor.displacement(self._checked_latents(Z))
+        latents = self._checked_latents(Z)
+        placed = self._checked_poses(poses, len(latents))
+        return self._predictor.displacement(latents, placed, inverse=inverse)
+
+    # ---- the space of the template
+
+    def to_template(
+        self,
+        X: Images | Mesh | Sequence[Mesh],  # noqa: N803
+        z: ArrayLike | None = None,
+        *,
+        kind: str | None = None,
+        interpolation: str = "linear",
+        modulate: bool = False,
+        fwhm: float = 0.0,
+    ) -> Any:
+        """Return images, label maps, points or meshes in the space of the template.
+
+        Parameters
+        ----------
+        X : images, or meshes
+            One for each row of `z`. `Mesh` holds points in the world, and perhaps triangles.
+        z : array of shape (N, K), optional
+            Latents of the images; by default they are found from X, which must then be images of
+            the kind that the model was fitted to.
+        kind : {"intensities", "labels"}, optional
+            What X are, if not images as the model was fitted to: other intensities, or label maps,
+            on the same grid (files may be on others).
+        interpolation : {"linear", "nearest"}
+            Linear by default, which for label maps gives the most probable label.
+        modulate : bool
+            Whether to keep amounts: values are multiplied by the change of volume, and the sum
+            stays the same. False by default.
+        fwhm : float
+            Width of a Gaussian to smooth with, in mm (voxels without affine); 0, none, by default.
+
+        Returns
+        -------
+        array of shape (N, ...), or list of Mesh
+            In the layout of `inverse_transform`; label maps as integers.
+        """
+        if is_mesh(X):
+            return self.template_space_.meshes_to(as_meshes(X), self._latents_of_rows(z))
+        images = self._images_of_kind(X, kind, needs_latents=z is None)
+        latents = self.encode(images).latents if z is None else self._latents_of_rows(z)
+        brought = self.template_space_.images_to(
+            images, latents, interpolation=interpolation, modulate=modulate, fwhm=fwhm
+        )
+        return self._in_layout_of(images, kind, brought)
+
+    def from_template(
+        self,
+        X: Images | Mesh | Sequence[Mesh],  # noqa: N803
+        z: ArrayLike,
+        *,
+        kind: str | None = None,
+        interpolation: str = "linear",
+    ) -> Any:
+        """Return images, label maps, points or meshes of the template in the spaces of images.
+
+        Parameters
+        ----------
+        X : images, or meshes
+            In the space of the template: one for all, or one for each row of `z`.
+        z : array of shape (N, K)
+            Latents of the images.
+        kind, interpolation
+            As for `to_template`.
+
+        Returns
+        -------
+        array of shape (N, ...), or list of Mesh
+        """
+        latents = self._latents_of_rows(z)
+        if is_mesh(X):
+            return self.template_space_.meshes_from(as_meshes(X), latents)
+        images = self._images_of_kind(X, kind)
+        brought = self.template_space_.images_from(images, latents, interpolation=interpolation)
+        return self._in_layout_of(images, kind, brought)
+
+    def jacobians(self, z: ArrayLike, *, log: bool = False, fwhm: float = 0.0) -> Array:
+        """Return how much larger images are than the template, everywhere in it, (N, *space).
+
+        These are the Jacobian determinants of the warps from the template to images: 2 where an
+        image is twice as large.
+
+        Parameters
+        ----------
+        z : array of shape (N, K)
+            Latents of the images.
+        log : bool
+            Whether to return logarithms; False by default.
+        fwhm : float
+            Width of a Gaussian to smooth with, in mm (voxels without affine); 0, none, by default.
+        """
+        latents = self._latents_of_rows(z)
+        return self.template_space_.volume_changes(latents, log=log, fwhm=fwhm)[:, 0]
+
+    def surface(self, z: ArrayLike, label: int | None = None, level: float | None = None) -> Mesh:
+        """Return the closed surface of what an image with latents z shows, as triangles.
+
+        Parameters
+        ----------
+        z : array of shape (K,)
+        label : int, optional
+            Of label maps: the surface is where this label stops being the most probable. By default
+            all labels but the first.
+        level : float, optional
+            Of other images: the surface is where the first channel has this value; by default 0.5,
+            which intensities must be given.
+
+        Returns
+        -------
+        Mesh
+            In mm, or voxels without affine.
+        """
+        return self.template_space_.surface(self._latents_of_rows(z)[:1], label, level)
+
+    @property
+    def template_space_(self) -> TemplateSpace:
+        """The space of the template: what brings images, points and meshes there and back."""
+        return TemplateSpace(self._predictor, self.image_format_, self.origin_)
+
+    def _latents_of_rows(self, z: ArrayLike | None) -> Float64Array:
+        if z is None:
+            raise ValueError("z must be given: the latents of the images that these belong to")
+        return self._checked_latents(np.atleast_2d(np.asarray(z, np.float64)))
+
+    def _images_of_kind(
+        self,
+        X: Any,  # noqa: N803
+        kind: str | None,
+        *,
+        needs_latents: bool = False,
+    ) -> ImageCollection:
+        if kind is None:
+            return self.checked_images(X)
+        if needs_latents:
+            raise ValueError(f"z must be given with kind={kind!r}: the latents of the images")
+        return self.template_space_.open(X, kind)
+
+    def _in_layout_of(self, images: ImageCollection, kind: str | None, brought: Array) -> Array:
+        """Return images (N, C, *space) as images of their kind are given by users."""
+        if kind == LABELS:
+            return images.format.to_labels(brought.argmax(axis=1))
+        return images.format.to_user(brought)
 
     @overload
     def impute(self, X: Images, *, return_std: Literal[False] = False) -> Array: ...  # noqa: N803
@@ -724,6 +981,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if given.shape != shape:
             raise ValueError(f"covariance must have shape {shape}, got {given.shape}")
         return Posterior(latents, given)
+
+    def _checked_poses(self, poses: ArrayLike | None, n_images: int) -> Float64Array | None:
+        if poses is None:
+            return None
+        given, shape = np.asarray(poses, np.float64), (n_images, len(self.pose_names_))
+        if not self.settings_.has_poses:
+            raise ValueError("poses were given, and the model has none: fit it with align=")
+        if given.shape != shape or not np.isfinite(given).all():
+            raise ValueError(f"poses must be finite and of shape {shape}, got {given.shape}")
+        return given
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803
         latents = np.asarray(Z, np.float64)

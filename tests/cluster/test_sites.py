@@ -49,6 +49,18 @@ def test_a_cluster_fits_what_one_machine_fits(client, files, tmp_path):
     assert not (tmp_path / "shared").exists()  # nothing is left behind
 
 
+@pytest.mark.slow
+def test_workers_average_their_own_images_on_coarser_grids(client, files, tmp_path):
+    options = OPTIONS | {"n_iter": 4, "levels": 2}
+    pooled = ShapeAppearanceModel(**options).fit(files)
+    model = ShapeAppearanceModel(**options)
+    fit_on_cluster(model, files, client, tmp_path / "shared", n_partitions=3)
+    assert model.origin_.level_begins == (0, 2)
+    assert np.allclose(model.objective_, pooled.objective_, rtol=1e-5, atol=0)
+    assert np.allclose(model.latents_, pooled.latents_, atol=1e-3)
+    assert not (tmp_path / "shared").exists()
+
+
 def test_a_digest_does_not_depend_on_the_split(client, files, tmp_path):
     images = FileImages(files)
     settings = ShapeAppearanceModel(**OPTIONS | {"n_iter": 0}).fit(files).settings_
@@ -151,6 +163,41 @@ def test_a_constant_image_is_found_by_workers(client, files, tmp_path):
     np.save(files[2], np.zeros((12, 10), np.float32))
     with pytest.raises(ImageError, match=r"image-02.npy is constant"):
         fit_on_cluster(ShapeAppearanceModel(**OPTIONS), files, client, tmp_path / "shared")
+
+
+def brighten(files, factor):
+    """Make some images brighter: all those of one partition."""
+    for path in files:
+        np.save(path, np.float32(factor) * np.load(path))
+
+
+def test_partitions_that_differ_are_told_as_on_one_machine(client, files, tmp_path, caplog):
+    """Each partition by itself is of one brightness."""
+    brighten(files, 3)  # beyond 1, or a few that are not would be refused
+    brighten(files[8:], 40)
+    images = FileImages(files)
+    with caplog.at_level("WARNING"):
+        images.check(for_fit=True)
+    expected, typical = list(caplog.messages), images.typical
+    assert any("intensities of 3 of 11 images differ" in message for message in expected)
+    settings = ShapeAppearanceModel(**OPTIONS | {"n_iter": 0}).fit(files).settings_
+    caplog.clear()
+    opened = FileImages(files)
+    with (
+        caplog.at_level("WARNING"),
+        ClusterSites(client, opened, settings, folder=tmp_path / "shared", n_partitions=4),
+    ):
+        pass
+    assert [text for text in caplog.messages if text in expected] == expected
+    assert opened.typical == typical
+
+
+def test_partitions_that_differ_absurdly_are_refused(client, files, tmp_path):
+    brighten(files[8:], 1e6)
+    with pytest.raises(ImageError, match=r"differ too much to be of one kind") as error:
+        fit_on_cluster(ShapeAppearanceModel(**OPTIONS), files, client, tmp_path / "shared")
+    assert str(files[8]) in one_line(error)
+    assert not (tmp_path / "shared").exists()
 
 
 def test_a_question_that_nobody_knows(client, files, tmp_path):

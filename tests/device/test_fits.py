@@ -2,17 +2,20 @@
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
 from anamorph.arrays.batches import GpuPlan
-from anamorph.arrays.devices import chosen_device
+from anamorph.arrays.devices import chosen_device, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.compare import hide_boxes, score_hidden
 from anamorph.fitting.placement import plan_fit_on_gpu
+from anamorph.geometry.unfolding import count_folds
 from anamorph.kernels.errors import DeviceError
+from anamorph.model.generator import Generator
 from tests import simulated
 from tests.device.conftest import HAS_GPU
 
@@ -74,6 +77,24 @@ def test_hidden_voxels_are_scored_on_the_gpu(gpu, monkeypatch):
     for here, there in zip(*scores, strict=True):
         assert isinstance(there, np.ndarray)
         assert np.allclose(there, here, atol=1e-3)
+
+
+def test_warps_that_fold_are_shot_again_on_the_gpu(gpu):
+    model = fitted("gaussian", "cpu", n_steps=1)
+    basis = model.generator_.parameters.shape_basis
+    for factor in np.geomspace(1, 1e6, 200):
+        parameters = replace(model.generator_.parameters, shape_basis=np.float32(factor) * basis)
+        generator = Generator(model.generator_.settings, parameters)
+        plain = generator.displacement(model.latents_)
+        drawn = generator.unfolded_displacement(model.latents_)
+        if not np.array_equal(plain, drawn):
+            break
+    assert count_folds(plain)[0].any()
+    assert not count_folds(drawn)[0].any()
+    there = generator.on_gpu
+    on_gpu = there.unfolded_displacement(there.own(model.latents_))
+    np.testing.assert_allclose(to_host(on_gpu), drawn, atol=1e-4)
+    np.testing.assert_array_equal(count_folds(on_gpu)[0], count_folds(drawn)[0])
 
 
 def test_what_is_fitted_is_in_memory(gpu, tmp_path):

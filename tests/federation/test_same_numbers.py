@@ -63,6 +63,11 @@ def test_every_likelihood_and_layout(tmp_path, likelihood):
     assert result.image_format_ == expected.image_format_
 
 
+def test_a_federation_has_one_grid(tmp_path):
+    with pytest.raises(ValueError, match=r"levels must be 1 in a federation, .* got 2"):
+        fit(sites(tmp_path), levels=2)
+
+
 def test_an_iteration_asks_at_most_six_questions(tmp_path):
     wire = Wire()
     _, result = fit(sites(tmp_path, watch=wire), n_iter=4)

@@ -3,6 +3,7 @@
 import os
 import pickle
 import tempfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,8 +116,8 @@ def test_a_copy_for_another_process_decodes_by_itself(tmp_path, decodings):
     paths = volumes(tmp_path)
     images = FileImages(paths)
     expected = images.read(EVERYTHING)
-    again = pickle.loads(pickle.dumps(images._cache))
-    images._cache = again
+    again = pickle.loads(pickle.dumps(images._decoder.cache))
+    images._decoder = replace(images._decoder, cache=again)
     assert np.array_equal(images.read(EVERYTHING), expected)
     assert decodings == 2 * paths
 
@@ -126,7 +127,7 @@ def test_a_copy_for_another_process_decodes_by_itself(tmp_path, decodings):
 def test_a_fork_does_not_write_where_its_parent_does(tmp_path):
     images = FileImages(volumes(tmp_path))
     images.read(slice(0, 1))
-    shared = images._cache._store._file.fileno()
+    shared = images._decoder.cache._store._file.fileno()
     size = os.fstat(shared).st_size
     child = os.fork()
     if child == 0:

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import time
+import weakref
 from threading import Barrier, Event, Thread
 
+import numpy as np
 import pytest
 
-from anamorph.kernels.threads import n_threads, run_parallel, slabs, use_threads
+from anamorph.kernels.threads import _pool, n_threads, run_parallel, slabs, use_threads
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -38,6 +40,28 @@ def test_the_first_error_is_raised():
         for _ in range(20):
             with pytest.raises(ValueError, match="2"):
                 run_parallel(fail, range(9))
+
+
+def test_helpers_that_never_started_hold_nothing():
+    """On a busy machine they stay in the queue of the pool, with the arrays of their callers."""
+    started, release = Event(), Event()
+
+    def block():
+        started.set()
+        release.wait(30)
+
+    with use_threads(2):
+        busy = _pool(1).submit(block)
+        assert started.wait(30)
+        arrays = [np.zeros(3), np.zeros(3)]
+        alive = [weakref.ref(array) for array in arrays]
+        results = run_parallel(lambda array: array + 1, arrays)
+        alive += [weakref.ref(result) for result in results]
+        del arrays, results
+        left = [reference() is not None for reference in alive]
+        release.set()
+        busy.result(30)
+    assert left == [False] * 4
 
 
 def test_callers_do_not_wait_for_each_other():

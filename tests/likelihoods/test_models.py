@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
+from anamorph.geometry import compose, corner_determinants
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.likelihoods import LIKELIHOODS
+from anamorph.storage.meshes import Mesh
 from tests import simulated
 
 N_IMAGES = 14
@@ -165,3 +167,27 @@ def test_an_empty_field_of_counts_is_an_image_like_any_other():
     assert np.isfinite(model.objective_).all()
     with pytest.raises(ImageError, match=r"image 2 is constant \(0"):
         ShapeAppearanceModel(1, n_iter=1).fit(counts.astype(float))
+
+
+def test_warps_invert(fitted):
+    """Of fitted images, and of latents that the model thinks likely: README's promise."""
+    model, _ = fitted
+    drawn = model.sample(20, random_state=1)[1]
+    latents = np.concatenate([model.latents_, 2 * drawn])
+    forward = model.displacement(latents)
+    back = model.displacement(latents, inverse=True)
+    assert np.abs(forward).max() > 0.2
+    assert corner_determinants(forward).min() > 0
+    assert np.abs(compose(forward, back)).max() < 2e-3
+    # The inverse itself is interpolated here, which is exact only where it is linear: by how much
+    # it is not tell its second differences.
+    bends = sum(np.abs(np.diff(back, 2, axis)).max(axis=(1, 2, 3)) for axis in (-2, -1))
+    assert (np.abs(compose(back, forward)).max(axis=(1, 2, 3)) < np.maximum(bends / 2, 2e-3)).all()
+    points = Mesh(np.random.default_rng(0).uniform(0, 8, (30, 3)))
+    for there, then in (
+        (model.to_template, model.from_template),
+        (model.from_template, model.to_template),
+    ):
+        for z in latents[::7]:
+            (returned,) = then(there(points, z), z)
+            assert np.abs(returned.points - points.points).max() < 1e-4

@@ -1,4 +1,4 @@
-"""Warps that fold are found, counted and told, after a fit and after encoding."""
+"""Warps that fold are cured by more steps, or counted and told, by fits and when encoding."""
 
 import logging
 from dataclasses import replace
@@ -8,8 +8,11 @@ import pytest
 
 from anamorph import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
+from anamorph.geometry.unfolding import count_folds
+from anamorph.images.arrays import ArrayImages
 from anamorph.model import folding
-from anamorph.model.folding import find_folds
+from anamorph.model.encoding import Encoded
+from anamorph.model.folding import Folds, encode_unfolded, find_folds
 from anamorph.model.generator import Generator
 from tests.cli.conftest import blobs
 
@@ -27,32 +30,79 @@ def amplified(model, factor, **changes):
     return replace(model._predictor, generator=Generator(settings, larger))
 
 
+def folded_in(generator, latents):
+    """Return where determinants of warps are not positive, in the steps of a generator."""
+    return jacobian_determinant(generator.displacement(latents)) <= 0
+
+
+@pytest.fixture(scope="module")
+def curable(model):
+    """Return a predictor of few steps, in which some warps fold that do not fold in more."""
+    for factor in np.geomspace(2, 30, 30):
+        predictor = amplified(model, factor, n_steps=1)
+        folds = find_folds(predictor, model.latents_)
+        if folds.n_cured:
+            assert folds.n_images == 0
+            return predictor
+    raise AssertionError("there is no such model")
+
+
 def test_usual_warps_do_not_fold(model):
-    folds = find_folds(model._predictor, model.latents_)
-    assert (folds.n_images, folds.n_voxels, folds.n_checked) == (0, 0, 10)
-    assert folds.smallest > 0
+    assert find_folds(model._predictor, model.latents_) == Folds(n_checked=10)
 
 
 def test_folds_are_counted(model):
-    predictor = amplified(model, 40.0)
-    determinant = jacobian_determinant(predictor.displacement(model.latents_))
-    folds = find_folds(predictor, model.latents_)
-    assert folds.n_voxels == (determinant <= 0).sum() > 0
-    assert folds.n_images == (determinant <= 0).any(axis=(1, 2)).sum()
-    assert folds.smallest == pytest.approx(determinant.min())
-
-
-def test_steps_that_cure_folds_are_named(model):
-    few = next(
+    predictor = next(
         predictor
-        for factor in np.geomspace(2, 30, 30)
-        if find_folds(predictor := amplified(model, factor, n_steps=1), model.latents_).n_images
+        for factor in np.geomspace(30, 200, 12)
+        if find_folds(predictor := amplified(model, factor), model.latents_).n_images
     )
-    folds = find_folds(few, model.latents_)
-    assert folds.cured_by in (2, 4)
-    cured = replace(few.generator.settings, n_steps=folds.cured_by)
-    finer = replace(few, generator=Generator(cured, few.generator.parameters))
-    assert find_folds(finer, model.latents_).n_images == 0
+    folds = find_folds(predictor, model.latents_)
+    plain = folded_in(predictor.generator, model.latents_)
+    drawn = predictor.displacement(model.latents_)
+    folded = jacobian_determinant(drawn) <= 0
+    assert folds.n_voxels == folded.sum() > 0
+    assert folds.n_images == folded.any(axis=(1, 2)).sum()
+    assert folds.smallest == pytest.approx(jacobian_determinant(drawn).min())
+    # What more steps do not cure is drawn in the steps that were asked for.
+    is_left = folded.any(axis=(1, 2))
+    np.testing.assert_array_equal(folded[is_left], plain[is_left])
+
+
+def test_warps_beyond_all_numbers_count_as_folded():
+    displacement = np.zeros((2, 2, 4, 4), np.float32)
+    displacement[1, :, 1, 2] = 1e30
+    counts, _ = count_folds(displacement)
+    assert counts[0] == 0
+    assert counts[1] > 0
+
+
+def test_warps_are_drawn_in_as_many_steps_as_they_need(curable, model):
+    plain = curable.generator.displacement(model.latents_)
+    folded = folded_in(curable.generator, model.latents_).any(axis=(1, 2))
+    assert 0 < folded.sum() < len(folded)
+    drawn = curable.displacement(model.latents_)
+    assert (jacobian_determinant(drawn) > 0).all()
+    np.testing.assert_array_equal(drawn[~folded], plain[~folded])  # others are left alone
+    images = curable.expected_images(model.latents_)
+    generator = curable.generator
+    expected = generator.warp(generator.appearance(model.latents_), plain)
+    np.testing.assert_array_equal(images[~folded], expected[~folded])
+    assert all((images[n] != expected[n]).any() for n in np.flatnonzero(folded))
+
+
+def test_images_whose_warps_fold_are_encoded_again_in_more_steps(curable, model, monkeypatch):
+    images = ArrayImages(curable.expected_images(model.latents_)[:, 0], "gaussian")
+    latents = model.latents_
+    encoded = Encoded(latents, np.full(10, -1e6), np.ones(10, int))
+    again, folds = encode_unfolded(curable, images, encoded)
+    folded = folded_in(curable.generator, latents).any(axis=(1, 2))
+    assert (folds.n_cured, folds.n_images, folds.n_checked) == (folded.sum(), 0, 10)
+    np.testing.assert_array_equal(again.latents[~folded], latents[~folded])
+    assert (again.n_shootings[folded] > 1).all()
+    assert (again.n_shootings[~folded] == 1).all()
+    assert (again.log_evidence[folded] > -1e6).all()
+    assert (jacobian_determinant(curable.displacement(again.latents)) > 0).all()
 
 
 def test_of_many_images_those_with_the_largest_warps_are_looked_at(model, monkeypatch):
@@ -60,30 +110,31 @@ def test_of_many_images_those_with_the_largest_warps_are_looked_at(model, monkey
     latents = np.concatenate([np.zeros((5, 3)), 60 * model.latents_[:1], np.zeros((5, 3))])
     folds = find_folds(model._predictor, latents)
     assert folds.n_checked == 2
-    assert folds.n_images == 1
+    assert folds.n_images + folds.n_cured == 1
 
 
 def test_a_model_without_shape_does_not_fold():
     model = ShapeAppearanceModel(2, latents="appearance", n_iter=1).fit(blobs(6, (8, 8)))
-    assert find_folds(model._predictor, model.latents_).n_checked == 0
+    assert find_folds(model._predictor, model.latents_) == Folds()
+    assert len(model.transform(blobs(3, (8, 8)))) == 3
 
 
 def test_a_fit_and_an_encoding_say_that_warps_fold(caplog):
+    """By the numbers of what still folds when it is drawn; of what is cured they do not warn."""
     rough = ShapeAppearanceModel(
         4, n_iter=4, n_steps=1, n_threads=1, latents="shape", shape_penalty=(1e-7,) * 5
     )
     images = blobs(12, (16, 14))
-    with caplog.at_level(logging.WARNING):
-        rough.fit(images)
-    (line,) = [text for text in caplog.messages if "fold" in text]
-    determinant = jacobian_determinant(rough.displacement(rough.latents_))
-    n_images = (determinant <= 0).any(axis=(1, 2)).sum()
-    assert line.startswith(
-        f"The warps of {n_images} of 12 images fold, at {(determinant <= 0).sum()} voxels"
-    )
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        latents = rough.transform(images)
-    determinant = jacobian_determinant(rough.displacement(latents))
-    is_told = any("images fold" in text for text in caplog.messages)
-    assert is_told == bool((determinant <= 0).any())
+    for use in (rough.fit, rough.transform):
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            result = use(images)
+        latents = rough.latents_ if result is rough else result
+        folded = jacobian_determinant(rough.displacement(latents)) <= 0
+        n_images = folded.any(axis=(1, 2)).sum()
+        told = f"The warps of {n_images} of 12 images fold, at {folded.sum()} voxels"
+        warned = [entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING"]
+        assert [text.startswith(told) for text in warned if "fold" in text] == [True] * bool(
+            n_images
+        )
+    assert any("fold" in text for text in caplog.messages)

@@ -25,6 +25,9 @@ def problem():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("anamorph.model.generator._MOST_GUESSES", 3)
         assert len(generator.guesses.latents) == 3  # kept with the model, like its parameters
+    few, machine = simulated.Stack(images[:2]), Machine("cpu", 2, encoding_bytes(settings))
+    for predict in predictions(Predictor(generator, machine), latents[:2], few).values():
+        predict()  # compiles kernels, or loads them: what that takes is not measured
     return generator, latents, simulated.Stack(images)
 
 

@@ -36,6 +36,8 @@ addEventListener("load", () => {
     pictures: pictures.length,
     page: document.documentElement.scrollWidth,
     window: innerWidth,
+    settings: document.querySelector("#settings .scroll").scrollWidth,
+    room: document.querySelector("#settings .scroll").clientWidth,
     fetched: performance.getEntriesByType("resource").map((e) => e.name)
       .filter((name) => !name.startsWith("data:")),
   };
@@ -76,6 +78,7 @@ def test_the_page_is_complete_and_no_wider_than_the_window(report, tmp_path, wid
     assert found["broken"] == 0
     assert found["window"] == width
     assert found["page"] <= width
+    assert found["settings"] <= found["room"]  # all of the table can be read without scrolling
     assert found["fetched"] == []
     assert found["enlarged"]
     assert found["closed"]

@@ -17,11 +17,15 @@ from anamorph.cli.commands import (
     explore,
     fit,
     info,
+    jacobians,
     modes,
     reconstruct,
     report,
     sample,
+    surface,
     verify,
+    warp,
+    warps,
 )
 from anamorph.cli.commands.federation import federation
 from anamorph.cli.commands.site import site
@@ -48,6 +52,10 @@ app.command(epilog=encode.EXAMPLES, rich_help_panel=_USE)(encode.encode)
 app.command(epilog=reconstruct.RECONSTRUCT_EXAMPLES, rich_help_panel=_USE)(reconstruct.reconstruct)
 app.command(epilog=reconstruct.IMPUTE_EXAMPLES, rich_help_panel=_USE)(reconstruct.impute)
 app.command(epilog=arithmetic.EXAMPLES, rich_help_panel=_USE)(arithmetic.arithmetic)
+app.command(epilog=warp.EXAMPLES, rich_help_panel=_USE)(warp.warp)
+app.command(epilog=jacobians.EXAMPLES, rich_help_panel=_USE)(jacobians.jacobians)
+app.command(epilog=warps.EXAMPLES, rich_help_panel=_USE)(warps.warps)
+app.command(epilog=surface.EXAMPLES, rich_help_panel=_USE)(surface.surface)
 app.command(epilog=info.EXAMPLES, rich_help_panel=_LOOK)(info.info)
 app.command(epilog=modes.EXAMPLES, rich_help_panel=_LOOK)(modes.modes)
 app.command(epilog=sample.EXAMPLES, rich_help_panel=_LOOK)(sample.sample)

@@ -23,6 +23,7 @@ from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.sums import Sums
 from anamorph.images.errors import ImageError
+from anamorph.images.facts import ImageFacts
 from anamorph.images.files import FileImages
 from anamorph.kernels.errors import DeviceError
 from anamorph.model.parameters import Parameters
@@ -93,8 +94,24 @@ _keeping = threading.Lock()
 # ---- tasks
 
 
-def inspect(partition: Partition) -> list[bytes]:
-    """Look at every image of a partition; return a digest of each.
+@dataclass(frozen=True)
+class Looked:
+    """What a worker found out about the images of a partition.
+
+    Attributes
+    ----------
+    digests : list of bytes
+        One of each image.
+    facts : list of ImageFacts
+        Of each image; the process that fits compares those of all partitions.
+    """
+
+    digests: list[bytes]
+    facts: list[ImageFacts]
+
+
+def inspect(partition: Partition) -> Looked:
+    """Look at every image of a partition by itself.
 
     Raises
     ------
@@ -112,14 +129,15 @@ def inspect(partition: Partition) -> list[bytes]:
             raise ClusterError(f"on worker {_name()}: {error}") from None
     try:
         images = FileImages(**partition.files)
-        images.check(for_fit=True)
+        facts = images.find_facts(for_fit=True)
     except ImageError as error:
         raise ImageError(f"on worker {_name()}: {error}") from None
     _keep(partition, _Kept(images, step=0))
-    return [
+    digests = [
         hashlib.blake2b(images.read(slice(n, n + 1)).tobytes(), digest_size=16).digest()
         for n in range(len(images))
     ]
+    return Looked(digests, facts)
 
 
 def answer(
@@ -143,7 +161,8 @@ def answer(
     with partition.machine.threads():
         images, cohort = _take(partition, asked, received(published), received(published_before))
         sums = cohort.answer(asked.question, **asked.arguments)
-    left = PartitionLatents(to_host(cohort.latents), to_host(cohort.latents_before_turn))
+    latents, before_turn = to_host(cohort.latents), to_host(cohort.latents_before_turn)
+    left = PartitionLatents(latents, before_turn, cohort.poses)
     partition.folder.write(partition.number, asked.step, left)
     _keep(partition, _Kept(images, asked.step, cohort))
     return sums.in_memory()
@@ -197,7 +216,7 @@ def _rebuilt(
         partition.identities,
         latents.latents if partition.has_start else None,
     )
-    cohort.restore(latents.before_turn)
+    cohort.restore(latents.before_turn, latents.poses)
     if before is not None:
         cohort.publish(before.beside(cohort.namespace))
         cohort.keep_displacements()

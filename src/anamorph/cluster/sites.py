@@ -16,9 +16,9 @@ from anamorph.arrays.typing import Float64Array
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
 from anamorph.cluster.crew import Crew, LostError
-from anamorph.cluster.partition import Asked, Partition, answer, forget, inspect
+from anamorph.cluster.partition import Asked, Looked, Partition, answer, forget, inspect
 from anamorph.cluster.storage import LatentFolder, PartitionLatents
-from anamorph.fitting.sums import FIELDS, Move, Sums
+from anamorph.fitting.sums import FIELDS, POSING, Move, Sums
 from anamorph.images.collection import ImageCollection
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
@@ -81,7 +81,7 @@ class ClusterSites:
         if n_partitions is not None:
             check_integer("n_partitions", n_partitions, 1)
         self._crew, self._broadcast = Crew(client, patience), Broadcast(client)
-        self._start = start
+        self._start, self._n_coordinates = start, settings.frame.n_coordinates
         n_threads_in_all = sum(self._crew.threads().values())
         check_versions(client)
         self._bounds = slabs(len(images), n_partitions or n_threads_in_all)
@@ -104,7 +104,7 @@ class ClusterSites:
         try:
             zeros = np.zeros((len(images), settings.layout.n_latents))
             self.restore(zeros if start is None else start)
-            self._digest = self._inspect()
+            self._digest = self._inspect(images)
         except BaseException:
             self.close()
             raise
@@ -127,9 +127,10 @@ class ClusterSites:
         self._parameters = parameters
 
     def ask(self, question: str, move: Move | None = None, **arguments: Any) -> Sums:
-        """Return the sum of all partitions' answers to a question of `sums.FIELDS`."""
-        if question not in FIELDS:
-            raise ValueError(f"question must be one of {', '.join(FIELDS)}, got {question!r}")
+        """Return the sum of all partitions' answers to a question of `sums`."""
+        if question not in FIELDS | POSING:
+            known = ", ".join(FIELDS | POSING)
+            raise ValueError(f"question must be one of {known}, got {question!r}")
         asked = Asked(self._step + 1, question, {"move": move, **arguments})
         sums = self._crew.insist(
             lambda attempt: self._total(asked, attempt), self._broadcast.forget
@@ -158,11 +159,19 @@ class ClusterSites:
         """Latents of all images before the last orthogonalisation, (N, K)."""
         return np.concatenate([some.before_turn for some in self._stored()])
 
-    def restore(self, latents: Float64Array) -> None:
-        """Take latents (N, K) from a checkpoint."""
+    @property
+    def poses(self) -> Float64Array:
+        """Poses of all images, (N, P)."""
+        return np.concatenate([some.poses for some in self._stored()])
+
+    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
+        """Take latents (N, K), and poses (N, P) if there are any, from a checkpoint."""
+        if poses is None:
+            poses = np.zeros((len(latents), self._n_coordinates))
         for number, (first, last) in enumerate(self._bounds):
             some = latents[first:last]
-            self._folder.write(number, self._step + 1, PartitionLatents(some, some))
+            left = PartitionLatents(some, some, poses[first:last])
+            self._folder.write(number, self._step + 1, left)
         self._step += 1
 
     def digest(self) -> str:
@@ -177,17 +186,19 @@ class ClusterSites:
     def _stored(self) -> list[PartitionLatents]:
         return [self._folder.read(number, self._step) for number in range(len(self._bounds))]
 
-    def _inspect(self) -> str:
-        """Have workers look at all images; return their digest."""
+    def _inspect(self, images: FileImages) -> str:
+        """Have workers look at all images, compare what they found, and return a digest."""
 
-        def look(attempt: int) -> list[list[bytes]]:
+        def look(attempt: int) -> list[Looked]:
             arguments = [(some,) for some in self._partitions]
             tasks = self._crew.submit(self._name("inspect", attempt), inspect, arguments)
             return [self._crew.result(task) for task in tasks]
 
+        looked = self._crew.insist(look, self._broadcast.forget)
+        images.compare([fact for some in looked for fact in some.facts], for_fit=True)
         digest = hashlib.blake2b(digest_size=16)
-        for some in self._crew.insist(look, self._broadcast.forget):
-            digest.update(b"".join(some))
+        for some in looked:
+            digest.update(b"".join(some.digests))
         if self._start is not None:
             digest.update(self._start.tobytes())
         return digest.hexdigest()

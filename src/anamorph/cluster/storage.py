@@ -20,7 +20,7 @@ from anamorph.images.errors import short_reason
 from anamorph.storage.errors import WriteError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-_KIND, _VERSION = "latents", 1
+_KIND, _VERSION = "latents", 2
 _NAME = re.compile(r"anamorph-fit-[0-9a-f]{16}")
 
 
@@ -35,10 +35,13 @@ class PartitionLatents:
     before_turn : (n, K)
         As in `Cohort`: before the last orthogonalisation, if latents have not changed since, and
         the same otherwise.
+    poses : (n, P)
+        P is 0 where images have none.
     """
 
     latents: Float64Array
     before_turn: Float64Array
+    poses: Float64Array
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,11 @@ class LatentFolder:
     def read(self, partition: int, step: int) -> PartitionLatents:
         """Return what a step left of a partition."""
         arrays, _ = read_tensors(self._file(partition, step), _KIND, _VERSION)
-        return PartitionLatents(arrays["latents"], arrays["before_turn"])
+        return PartitionLatents(arrays["latents"], arrays["before_turn"], arrays["poses"])
 
     def write(self, partition: int, step: int, latents: PartitionLatents) -> None:
         """Write what a step leaves of a partition, and remove what was two steps before it."""
-        arrays = {"latents": latents.latents, "before_turn": latents.before_turn}
+        arrays = vars(latents)
         write_tensors(self._file(partition, step), _KIND, _VERSION, arrays, {"step": step})
         self._file(partition, step - 2).unlink(missing_ok=True)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -25,17 +25,19 @@ from anamorph.arrays.batches import BatchPlanner
 from anamorph.arrays.column_sums import SumPlace
 from anamorph.arrays.devices import DEFAULT_MEMORY_BUDGET, beside, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
-from anamorph.arrays.typing import Array, Float64Array, ReadableImages
+from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.fitting.kept_displacements import KeptDisplacements
 from anamorph.fitting.leave_one_out import Cohesion, draw_boxes, errors_without
 from anamorph.fitting.limits import Limits, clipped, shrink
-from anamorph.fitting.sums import FIELDS, MOVING, Move, Sums
+from anamorph.fitting.sums import FIELDS, MOVING, POSING, Move, Sums
 from anamorph.kernels.threads import run_parallel
 from anamorph.latents import starting_latents
 from anamorph.likelihoods import Derivatives
 from anamorph.model.encoding import improve, propose
 from anamorph.model.generator import Generator, working_bytes
 from anamorph.model.parameters import Parameters
+from anamorph.model.pose_search import Target, centre_poses, match_poses
+from anamorph.model.posing import PosedGenerator, border_sums, improve_poses, posed_sums
 from anamorph.model.settings import Settings
 
 Result = TypeVar("Result")
@@ -58,6 +60,9 @@ class Cohort:
         Latents to start from; by default they are drawn by seed and identity.
     sum_place : SumPlace, optional
         Where sums are added up; by default where the images are.
+    spread : (N, C), optional
+        Squares that averaging over coarse voxels has lost of each image; by default images are
+        whole. They count as residuals, which no appearance explains on this grid.
 
     Attributes
     ----------
@@ -65,6 +70,8 @@ class Cohort:
     latents_before_turn : (N, K)
         As they were before the last move that kept warps: those that kept displacements were shot
         with. The same as `latents` if they changed otherwise since.
+    poses : (N, P)
+        In memory; P is 0 where images have no poses.
     limits : Limits or None
         Of what an image contributes to the next answers; by default there are none.
     squared_norms : (2,)
@@ -80,6 +87,7 @@ class Cohort:
         memory_budget: int | None = None,
         start: Float64Array | None = None,
         sum_place: SumPlace | None = None,
+        spread: Float64Array | None = None,
     ) -> None:
         self.images = images
         self.settings = settings
@@ -87,9 +95,11 @@ class Cohort:
         self.namespace: Any = images.namespace if isinstance(images, ImagesOnDevice) else np
         self.latents: Float64Array = self.namespace.zeros((len(images), settings.layout.n_latents))
         self.latents_before_turn = self.latents
+        self.poses = np.zeros((len(images), settings.frame.n_coordinates))
         self._latents_version = 0
         self.limits: Limits | None = None
         self.squared_norms = np.zeros(2)
+        self._spread = None if spread is None else self.namespace.asarray(spread)
         self._start = start
         self._sum_place = sum_place or SumPlace(self.namespace)
         # Half of the budget is for displacements that are kept, half for batches.
@@ -143,9 +153,11 @@ class Cohort:
             self._set_latents(self._start)
         return self._answer("start_latents", *self._latent_moments())
 
-    def restore(self, latents: Float64Array) -> None:
-        """Take latents (N, K) from a checkpoint."""
+    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
+        """Take latents (N, K) and poses (N, P), if there are any, from a checkpoint."""
         self._set_latents(latents)
+        if poses is not None:
+            self.poses = poses.copy()
 
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
@@ -162,6 +174,8 @@ class Cohort:
 
     def _make_move(self, move: Move) -> None:
         """Take every z to M z + t. If bases go along, displacements that are kept stay valid."""
+        if move.pose is not None:
+            self.poses = self.settings.frame.composed(move.pose[None], self.poses)
         before = self.latents
         moved = before @ self._own(move.matrix.T) + self._own(move.shift)
         if move.keeps_warps:
@@ -183,6 +197,8 @@ class Cohort:
             count += observed.sum(axis=0)
             total += images.sum(axis=0)
             squares += np.square(images).sum(axis=(0, *range(2, images.ndim)))
+        if self._spread is not None:
+            squares += self._spread.sum(axis=0)
         return self._answer("moments", count, total, squares)
 
     def shape_derivatives(self) -> Sums:
@@ -229,7 +245,8 @@ class Cohort:
 
         def propose_part(part: slice) -> tuple[Float64Array, Float64Array]:
             images, displacement = self.images.read(part), self._displacement(part)
-            proposal = propose(generator, images, self.latents[part], displacement)
+            posed = self._posed(generator, part)
+            proposal = propose(posed, images, self.latents[part], displacement)
             step[part], values[part] = proposal.step, proposal.log_likelihood
             covariance = clipped(proposal.covariance, self._limit("covariance"))
             determinants = clipped(proposal.log_determinant, self._limit("log_determinant"))
@@ -258,8 +275,9 @@ class Cohort:
 
         def update_part(part: slice) -> None:
             images = self.images.read(part)
+            posed = self._posed(generator, part)
             encoding, improved[part] = improve(
-                generator,
+                posed,
                 images,
                 self.latents[part],
                 proposal.step[part],
@@ -267,9 +285,11 @@ class Cohort:
             )
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
             if likelihood.has_noise:
-                appearance = generator.appearance(encoding.latents)
-                warped = generator.warp(appearance, encoding.displacement)
-                squares[part], observed[part] = likelihood.residual_sums(warped, images)
+                appearance, displacement = posed.appearance(encoding.latents), encoding.displacement
+                squares[part], observed[part] = likelihood.residual_sums(
+                    posed.warp(appearance, displacement), posed.observed(images, displacement)
+                )
+                squares[part] += self._unresolved(part)
 
         self._run(update_part)
         self._proposal = None
@@ -302,11 +322,120 @@ class Cohort:
             images, displacement = self.images.read(part), self._displacement(part)
             is_hidden = self.namespace.asarray(boxes.mask(part))
             latents = self.latents[part]
-            return errors_without(generator, images, latents, displacement, is_hidden, cohesion)
+            posed = self._posed(generator, part)
+            return errors_without(posed, images, latents, displacement, is_hidden, cohesion)
 
         sums = self._run(predict_part)
         self._displacements.close(self._warp_key())
         return self._answer("leave_one_out", *(sum(parts) for parts in zip(*sums, strict=True)))
+
+    # ---- questions about poses
+
+    def border_moments(self) -> Sums:
+        """Sum up the voxels at the borders of images, which show what is around them."""
+
+        def sum_part(part: slice) -> Float64Array:
+            return border_sums(self.images.read(part))
+
+        return self._answer("border_moments", *np.sum(self._run(sum_part), axis=0))
+
+    def start_poses(self, background: Float64Array) -> Sums:
+        """Bring the centres of mass of all images to the centre of the box.
+
+        Parameters
+        ----------
+        background : (2, C)
+            Mean and precision of what is no object: see `pose_search.centre_poses`.
+        """
+
+        def centre_part(part: slice) -> None:
+            images = self.images.read(part)
+            self.poses[part] = centre_poses(images, background, self.settings.frame)
+
+        self._run(centre_part)
+        return self._answer("start_poses", self.poses.sum(axis=0))
+
+    def posed_moments(self, factors: tuple[int, ...]) -> Sums:
+        """Sum up the images on the template, whose voxels are made of some of the model's."""
+        frame = replace(self.settings.frame, factors=factors)
+
+        def sum_part(part: slice) -> tuple[Float64Array, Float64Array, Float64Array]:
+            return posed_sums(self.images.read(part), self.poses[part], frame)
+
+        count, total, squares = (sum(parts) for parts in zip(*self._run(sum_part), strict=True))
+        if self._spread is not None:
+            squares = squares + self._spread.sum(axis=0)
+        return self._answer("posed_moments", count, total, squares)
+
+    def match_poses(
+        self,
+        template: Float32Array,
+        background: Float64Array,
+        factors: tuple[int, ...],
+        *,
+        search: bool,
+    ) -> Sums:
+        """Find poses by comparing images with a template on a coarse grid.
+
+        Parameters
+        ----------
+        template : (C, *coarse space)
+        background : (C,)
+        factors : tuple of int
+            How many voxels of the model make one of the grid, along each axis.
+        search : bool
+            Whether to look far away too.
+        """
+        target = Target(template, background, replace(self.settings.frame, factors=factors))
+
+        def match_part(part: slice) -> None:
+            images, poses = self.images.read(part), self.poses[part]
+            self.poses[part] = match_poses(self.settings, target, images, poses, search=search)
+
+        self._run(match_part)
+        return self._answer("match_poses", self.poses.sum(axis=0))
+
+    def update_poses(self, n_steps: int, *, has_modes: bool = True) -> Sums:
+        """Take Gauss-Newton steps of all poses, at the present latents, where they do no harm.
+
+        Parameters
+        ----------
+        n_steps : int
+        has_modes : bool
+            Whether latents do something already; by default they do.
+        """
+        generator, likelihood = self._current(), self.settings.likelihood
+        number = len(self.images)
+        values, improved = np.empty(number), np.empty(number, bool)
+        squares, observed = self.namespace.zeros((2, number, self.settings.n_channels))
+
+        def update_part(part: slice) -> None:
+            images = self.images.read(part)
+            displacement = self._displacement(part) if has_modes else None
+            appearance = generator.appearance(self.latents[part])
+            found = improve_poses(
+                generator, images, appearance, displacement, self.poses[part], n_steps=n_steps
+            )
+            self.poses[part], improved[part] = found.poses, found.improved
+            values[part] = found.log_likelihood
+            if likelihood.has_noise:
+                posed = self._posed(generator, part)
+                squares[part], observed[part] = likelihood.residual_sums(
+                    posed.warp(appearance, displacement), posed.observed(images, displacement)
+                )
+                squares[part] += self._unresolved(part)
+
+        self._run(update_part)
+        if has_modes:
+            self._displacements.close(self._warp_key())
+        return self._answer(
+            "update_poses",
+            self._sum_of(self._own(values)),
+            self.poses.sum(axis=0),
+            squares.sum(axis=0),
+            observed.sum(axis=0),
+            np.sum(~improved),
+        )
 
     # ---- how questions are answered
 
@@ -344,11 +473,12 @@ class Cohort:
 
             def differentiate(part: slice) -> None:
                 images, displacement = self.images.read(part), self._displacement(part)
-                appearance = generator.appearance(self.latents[part])
+                posed = self._posed(generator, part)
+                appearance = posed.appearance(self.latents[part])
                 if not n_columns:
-                    values[part] = generator.log_likelihood(appearance, displacement, images)
+                    values[part] = posed.log_likelihood(appearance, displacement, images)
                     return
-                derivatives = generator.derivatives(appearance, displacement, images)
+                derivatives = posed.derivatives(appearance, displacement, images)
                 values[part] = derivatives.log_likelihood
                 here = slice(part.start - batch.start, part.stop - batch.start)  # noqa: B023
                 fields[0][here], fields[1][here] = chain_rule(appearance, derivatives)  # noqa: B023
@@ -374,6 +504,12 @@ class Cohort:
         if self._generator is None:
             raise RuntimeError("parameters must be published before questions are asked")
         return self._generator
+
+    def _posed(self, generator: Generator, part: slice) -> Generator:
+        """Return what a model says of some images, which have their poses if they have any."""
+        if not self.settings.has_poses:
+            return generator
+        return PosedGenerator.of(generator, self.poses[part])
 
     def _warp_key(self) -> tuple[int, int]:
         return self._current().parameters.warp_version, self._latents_version
@@ -413,8 +549,16 @@ class Cohort:
         shrink(limited, self.limits.latent)
         return limited
 
+    def _unresolved(self, part: slice) -> Float64Array | float:
+        """Return squares (n, C) of some images that coarse voxels cannot resolve."""
+        return 0.0 if self._spread is None else self._spread[part]
+
     def _sum_of(self, log_likelihoods: Float64Array) -> ArrayLike:
-        """Return the sum of log-likelihoods (N,)."""
+        """Return the sum of log-likelihoods (N,), less what coarse voxels cannot resolve."""
+        if self._spread is not None:
+            precision = self._own(self._current().parameters.noise_precision)
+            unresolved = self.settings.decimation * (self._spread @ precision) / 2
+            log_likelihoods = log_likelihoods - unresolved
         total: ArrayLike = clipped(log_likelihoods, self._limit("log_likelihood")).sum()
         return total
 
@@ -426,7 +570,7 @@ class Cohort:
             else np.asarray(to_host(value), dtype=np.float64)
             for value in values
         ]
-        return Sums(len(self.images), dict(zip(FIELDS[question], arrays, strict=True)))
+        return Sums(len(self.images), dict(zip((FIELDS | POSING)[question], arrays, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ import numpy as np
 
 from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Float32Array, Float64Array
+from anamorph.fitting.alignment import Alignment
 from anamorph.fitting.leave_one_out import best_weight
 from anamorph.fitting.objective import (
     LatentSums,
@@ -46,6 +47,7 @@ from anamorph.fitting.sums import Move, Sums
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.model.generator import slack
 from anamorph.model.parameters import Parameters
+from anamorph.model.posing import moved_mean
 from anamorph.model.settings import Settings
 
 logger = logging.getLogger("anamorph")
@@ -54,6 +56,7 @@ _MEAN_STEPS_AT_START = 8
 _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
 _MOST_HALVINGS = 6
 _MOST_MEAN_HALVINGS = 2
+_POSE_STEPS = 2
 _STEP_GROWTH = 1.1
 _LEAST_SCATTER = 1e-8
 
@@ -113,9 +116,20 @@ class Fit:
                 f"n_components must be at most the number of images less one, got {n_latents} for "
                 f"{n_images} images at all sites"
             )
+        if self.settings.has_poses:
+            mean, precision, background = Alignment(
+                self.sites, self.settings, self._starting_mean
+            ).start()
+            return self.start_from(mean, precision, seed, background)
         return self.start_from(*self._starting_mean(moments), seed)
 
-    def start_from(self, mean: Float32Array, noise_precision: Float64Array, seed: int) -> State:
+    def start_from(
+        self,
+        mean: Float32Array,
+        noise_precision: Float64Array,
+        seed: int,
+        background: Float64Array | None = None,
+    ) -> State:
         """Return the state before the first iteration, given a mean.
 
         Parameters
@@ -124,6 +138,8 @@ class Fit:
         noise_precision : (C,)
         seed : int
             Of the starting latents: random, centred and whitened to ZZ' = N I.
+        background : (2, C), optional
+            Of images with poses: see `Parameters`.
         """
         sums = self.sites.ask("start_latents", seed=seed)
         centre, whiten = whitening(sums["latent_scatter"], sums["latent_sum"], sums.n_images)
@@ -137,6 +153,7 @@ class Fit:
             basis_energy=np.zeros((n_latents, n_latents)),
             latent_precision=np.eye(n_latents),
             noise_precision=noise_precision,
+            background=background,
         )
         latents = LatentSums(
             sums.n_images,
@@ -238,7 +255,10 @@ class Fit:
         )
         state, before = self._update_appearance_basis(state, before, appearance_derivatives)
         state, before, latent_mean = self._update_latents(state, before)
-        return self._update_mean(state, before, latent_mean)
+        if not self.settings.has_poses:
+            return self._update_mean(state, before, latent_mean)
+        state, before, pose_mean = self._update_poses(state, before)
+        return self._update_mean(state, before, latent_mean, pose_mean)
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 
@@ -330,23 +350,47 @@ class Fit:
             sums["covariance_sum"],
             sums.scalar("log_determinant_sum"),
         )
-        parameters = state.parameters
-        log_likelihood = sums.scalar("log_likelihood")
-        if (likelihood := self.settings.likelihood).has_noise:
-            squares, observed = sums["squares"], sums["observed"]
-            precision = likelihood.noise_precision(squares, observed)
-            log_likelihood = likelihood.log_likelihood_of_sums(squares, observed, precision)
-            log_likelihood *= self.settings.decimation
-            parameters = replace(parameters, noise_precision=precision)
+        parameters, log_likelihood = self._with_noise(state.parameters, sums)
         after = self._joint(log_likelihood, parameters, latents)
         self._check_rise("latents", before, after)
         state = replace(state, parameters=parameters, latents=latents)
         return state, after, sums["latent_sum"] / sums.n_images
 
+    def _with_noise(self, parameters: Parameters, sums: Sums) -> tuple[Parameters, float]:
+        """Return parameters with the noise that residuals have, and ln p(f | z) with it."""
+        likelihood, value = self.settings.likelihood, sums.scalar("log_likelihood")
+        if not likelihood.has_noise:
+            return parameters, value
+        squares, observed, weight = sums["squares"], sums["observed"], self.settings.decimation
+        rest = 0.0
+        if self.settings.has_poses:  # what the template does not explain, and the prior of poses
+            before = parameters.noise_precision
+            rest = value - weight * likelihood.log_likelihood_of_sums(squares, observed, before)
+        precision = likelihood.noise_precision(squares, observed)
+        value = weight * likelihood.log_likelihood_of_sums(squares, observed, precision)
+        return replace(parameters, noise_precision=precision), value + rest
+
+    # ---- R_n <- exp(e) R_n, where images have poses
+
+    def _update_poses(self, state: State, before: float) -> tuple[State, float, Float64Array]:
+        """Update poses, and the noise variance again; return also the mean of the poses."""
+        self.sites.publish(state.parameters)
+        sums = self.sites.ask("update_poses", n_steps=_POSE_STEPS)
+        if n_unimproved := int(sums.scalar("n_unimproved")):
+            logger.info("Poses of %d images stay as they are", n_unimproved)
+        parameters, log_likelihood = self._with_noise(state.parameters, sums)
+        after = self._joint(log_likelihood, parameters, state.latents)
+        self._check_rise("poses", before, after)
+        return replace(state, parameters=parameters), after, sums["pose_sum"] / sums.n_images
+
     # ---- mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu), then T and A
 
     def _update_mean(
-        self, state: State, before: float, latent_mean: Float64Array
+        self,
+        state: State,
+        before: float,
+        latent_mean: Float64Array,
+        pose_mean: Float64Array | None = None,
     ) -> tuple[State, Sums]:
         """Centre the latents, update the mean, then orthogonalise; return the shape derivatives.
 
@@ -354,9 +398,16 @@ class Fit:
         with shorter steps of the mean, both are taken back. T and A follow from sums that are
         known before the mean is tried: the trial turns the latents too, and brings along the
         shape derivatives that the next iteration needs.
+
+        Where images have poses, all are composed with the inverse of their mean, and the mean image
+        moves by it, in the same guarded step.
         """
         old, n_images = state.parameters, state.latents.n_images
-        direction = self._mean_direction(old, centring=Move.by(-latent_mean))
+        centring = Move.by(-latent_mean)
+        if pose_mean is not None:
+            centring = replace(centring, pose=-pose_mean)
+            old = replace(old, mean=moved_mean(self.settings, old, pose_mean))
+        direction = self._mean_direction(old, centring)
         centred = replace(
             state.latents,
             scatter=state.latents.scatter - n_images * np.outer(latent_mean, latent_mean),
@@ -376,7 +427,7 @@ class Fit:
             if self._is_good(before, after):
                 state = replace(turned, parameters=candidate)
                 return self._with_objective(state, derivatives), derivatives
-        return self._keep_mean(state, transform, latent_mean)
+        return self._keep_mean(state, transform, latent_mean, pose_mean)
 
     def _mean_direction(self, parameters: Parameters, centring: Move) -> Float32Array:
         """Return (H^mu + N L)^-1 (g^mu + N L mu), (C, *space), of centred latents."""
@@ -388,12 +439,16 @@ class Fit:
         ).astype(np.float32)
 
     def _keep_mean(
-        self, state: State, transform: Float64Array, latent_mean: Float64Array
+        self,
+        state: State,
+        transform: Float64Array,
+        latent_mean: Float64Array,
+        pose_mean: Float64Array | None,
     ) -> tuple[State, Sums]:
         """Take turn and centring back, and orthogonalise what was before."""
         logger.info("The mean and the centre of the latents stay as they are")
         back: Float64Array = np.linalg.inv(transform).astype(np.float64, copy=False)
-        self.sites.ask("transform_latents", move=Move(back, latent_mean))
+        self.sites.ask("transform_latents", move=Move(back, latent_mean, pose=pose_mean))
         transform, turned = self._orthogonalise(state)
         self.sites.publish(turned.parameters)
         derivatives = self.sites.ask("shape_derivatives", move=Move.turning(transform))

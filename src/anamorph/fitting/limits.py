@@ -7,6 +7,7 @@ not finite it is left out. A fit on one machine sets none.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,8 @@ class Limits:
         Sum of squared residuals in a channel.
     errors : float
         Squared errors of prediction over the noise variance.
+    most_log_likelihood : float
+        The log-likelihood that no image exceeds. By default there is none.
     """
 
     latent: float
@@ -43,6 +46,7 @@ class Limits:
     covariance: float
     squares: float
     errors: float
+    most_log_likelihood: float = math.inf
 
 
 def shrink(values: Array, limit: float | None) -> Float64Array:

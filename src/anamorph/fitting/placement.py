@@ -16,6 +16,7 @@ from anamorph.arrays.memory import plan_memory
 from anamorph.arrays.typing import Float64Array, ReadableImages
 from anamorph.fitting.cohort import Cohort
 from anamorph.images.cache import KeptImages, can_be_kept
+from anamorph.images.coarse import CoarseImages
 from anamorph.images.files import FileImages
 from anamorph.model.generator import working_bytes
 from anamorph.model.settings import Settings
@@ -36,7 +37,7 @@ def place_cohort(
     machine : Machine
         Its memory budget is for batches of images and what is kept of them.
     images, settings, identities, start
-        As for `Cohort`.
+        As for `Cohort`. Images on a finer grid than that of the settings are averaged.
     scratch : Path, optional
         Folder for sums that are too large for memory; by default all are in memory.
 
@@ -44,18 +45,21 @@ def place_cohort(
     -------
     Cohort
     """
-    n_voxels = len(images) * math.prod(settings.space)
+    n_voxels, spread = len(images) * math.prod(settings.space), None
+    if images.read(slice(0, 1)).shape[2:] != settings.space:
+        images = CoarseImages(images, settings.space, machine.budget)
+        spread = images.spread if settings.likelihood.has_noise else None
     if chosen_device(machine.device, n_voxels) == "cpu":
         shape = (settings.n_channels, *settings.space)
         if isinstance(images, FileImages) and can_be_kept(len(images), shape, machine.budget):
             images = KeptImages(images, shape)
         place = SumPlace(np, scratch)
         _plan_fit_in_memory(settings, len(images), machine.budget, has_scratch=scratch is not None)
-        return Cohort(images, settings, identities, machine.budget, start, place)
+        return Cohort(images, settings, identities, machine.budget, start, place, spread)
     plan = plan_fit_on_gpu(settings, len(images), machine.memory_budget)
     on_device = ImagesOnDevice(images, plan.are_images_resident)
     place = SumPlace(on_device.namespace, scratch, plan.are_sums_resident)
-    return Cohort(on_device, settings, identities, plan.working_bytes, start, place)
+    return Cohort(on_device, settings, identities, plan.working_bytes, start, place, spread)
 
 
 def plan_fit_on_gpu(settings: Settings, n_images: int, budget: int | None = None) -> GpuPlan:

@@ -43,6 +43,11 @@ class Progress:
         After each iteration.
     seconds : tuple of float
         Duration of each iteration.
+    level, n_levels : int
+        Number of the grid, from 1 for the coarsest, and of all grids; one grid by default.
+    rest : float, optional
+        How many iterations like the last one the rest amounts to, where grids differ; by default
+        the number of those to do.
     """
 
     n_done: int
@@ -50,15 +55,24 @@ class Progress:
     n_images: int
     objective: tuple[float, ...]
     seconds: tuple[float, ...]
+    level: int = 1
+    n_levels: int = 1
+    rest: float | None = None
 
     @property
     def seconds_left(self) -> float:
         """How long the rest will take, if the next iterations are like the last."""
-        return self.seconds[-1] * (self.n_iter - self.n_done)
+        return self.seconds[-1] * (self.n_iter - self.n_done if self.rest is None else self.rest)
+
+    @property
+    def place(self) -> str:
+        """Which grid, where there are several: e.g. ", grid 2 of 3", else ""."""
+        return f", grid {self.level} of {self.n_levels}" if self.n_levels > 1 else ""
 
     def __str__(self) -> str:
         return (
-            f"Iteration {self.n_done} of {self.n_iter}: objective {self.objective[-1]:.8g}, "
+            f"Iteration {self.n_done} of {self.n_iter}{self.place}: "
+            f"objective {self.objective[-1]:.8g}, "
             f"{self.seconds[-1]:.2g} s, about {duration(self.seconds_left)} left"
         )
 
@@ -101,14 +115,22 @@ class Ending:
     n_iter: int
     tol: float | None
 
-    def is_reached(self, objective: Sequence[float]) -> bool:
-        """Tell whether a fit with this objective after each iteration is finished."""
+    def is_reached(self, objective: Sequence[float], begin: int = 0) -> bool:
+        """Tell whether a fit with this objective after each iteration is finished.
+
+        Parameters
+        ----------
+        objective : sequence of float
+        begin : int, default 0
+            The first iteration on the present grid: those before it had another objective.
+        """
         if len(objective) >= self.n_iter:
             return True
-        if self.tol is None or len(objective) < 2:
+        here = objective[begin:]
+        if self.tol is None or len(here) < 2:
             return False
-        total = max(objective) - min(objective)
-        return abs(objective[-1] - objective[-2]) <= self.tol * total
+        total = max(here) - min(here)
+        return abs(here[-1] - here[-2]) <= self.tol * total
 
 
 class Checkpoints(Protocol):
@@ -132,6 +154,7 @@ def run_fit(
     tell: Callable[[Progress], object],
     checkpoints: Checkpoints | None = None,
     regroup: Callable[[State], State] | None = None,
+    start: State | None = None,
 ) -> State:
     """Fit a model to the images at some sites.
 
@@ -149,14 +172,18 @@ def run_fit(
     regroup : callable, optional
         Called with the state before every iteration. It returns the state to continue from:
         another one if other sites take part from now on.
+    start : State, optional
+        To start from, with the sites at its latents, instead of resuming or starting anew.
 
     Returns
     -------
     State
         At the end of the fit.
     """
-    state = None if checkpoints is None else checkpoints.read()
-    if state is not None:
+    state = start
+    if state is None and checkpoints is not None:
+        state = checkpoints.read()
+    if state is not None and state is not start:
         n_done = len(state.objective)
         logger.info("Resuming from %s, after %d iterations", checkpoints, n_done)
         if n_done > ending.n_iter:
@@ -165,15 +192,16 @@ def run_fit(
                 "the one after %d; remove the checkpoint to start again",
                 *(checkpoints, n_done, ending.n_iter, n_done),
             )
-        if ending.is_reached(state.objective):
+        if ending.is_reached(state.objective, state.level_begins[-1]):
             fit.turn_latents(state)  # no iteration follows that would
-    else:
+    elif state is None:
         with finite_numbers("at the start"):
             state = fit.start(fit.sites.ask("moments"), seed)
         if checkpoints is not None:
             checkpoints.write(state)
+    begin = state.level_begins[-1]
     iterations = fit.iterate(state)
-    while not ending.is_reached(state.objective):
+    while not ending.is_reached(state.objective, begin):
         regrouped = state if regroup is None else regroup(state)
         if regrouped is not state:
             iterations = fit.iterate(regrouped)
@@ -182,5 +210,5 @@ def run_fit(
             checkpoints.write(state)
         n_done, n_images = len(state.objective), state.latents.n_images
         tell(Progress(n_done, ending.n_iter, n_images, state.objective, state.seconds))
-    warn_of_objective(state.objective)
+    warn_of_objective(state.objective[begin:])
     return fit.finish(state)

@@ -55,11 +55,18 @@ class OwnSites(Sites, Protocol):
     def latents_before_turn(self) -> Float64Array:
         """Latents of all images before the last orthogonalisation."""
 
-    def restore(self, latents: Float64Array) -> None:
-        """Take latents (N, K) from a checkpoint."""
+    @property
+    def poses(self) -> Float64Array:
+        """Poses of all images, (N, P); P is 0 where they have none."""
+
+    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
+        """Take latents (N, K), and poses (N, P) if there are any, from a checkpoint."""
 
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
+
+    def close(self) -> None:
+        """Let go of all that is kept of the images; nothing more is asked."""
 
 
 class LocalSites:
@@ -92,12 +99,21 @@ class LocalSites:
         """Latents of all images before the last orthogonalisation, (N, K)."""
         return np.concatenate([to_host(cohort.latents_before_turn) for cohort in self.cohorts])
 
-    def restore(self, latents: Float64Array) -> None:
-        """Give every cohort its rows of latents (N, K) from a checkpoint."""
+    @property
+    def poses(self) -> Float64Array:
+        """Poses of all images, (N, P)."""
+        return np.concatenate([cohort.poses for cohort in self.cohorts])
+
+    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
+        """Give every cohort its rows of latents (N, K) and poses (N, P) from a checkpoint."""
         bounds = np.cumsum([0, *(len(cohort.images) for cohort in self.cohorts)])
         for cohort, (first, last) in zip(self.cohorts, pairwise(bounds), strict=True):
-            cohort.restore(latents[first:last])
+            cohort.restore(latents[first:last], None if poses is None else poses[first:last])
 
     def digest(self) -> str:
         """Return a short text that stands for all images, in their order, and the given start."""
         return "".join(cohort.digest() for cohort in self.cohorts)
+
+    def close(self) -> None:
+        """Let go of the cohorts."""
+        self.cohorts = ()

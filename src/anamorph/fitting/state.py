@@ -48,6 +48,9 @@ class State:
         Duration of each iteration.
     prediction_weight : float, optional
         Weight of the likelihood of new images, once the fit is finished and if it was estimated.
+    level_begins : tuple of int
+        How many iterations had been done when the fit came to each of its grids so far, coarsest
+        first; (0,) by default.
     """
 
     parameters: Parameters
@@ -57,6 +60,7 @@ class State:
     turn: Turn | None = None
     seconds: tuple[float, ...] = ()
     prediction_weight: float | None = None
+    level_begins: tuple[int, ...] = (0,)
 
     def beside(self, array: object) -> State:
         """Return the same with mean and bases where an array is, in memory or on a GPU."""

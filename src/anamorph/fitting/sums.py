@@ -49,6 +49,20 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "leave_one_out": ("errors_by_weight", "squares", "observed"),
 }
 
+#: Questions about poses, of fits whose images have them: see `alignment`.
+POSING: dict[str, tuple[str, ...]] = {
+    # Number, sum and sum of squares of the voxels at the borders of images, per channel.
+    "border_moments": ("count", "total", "squares"),
+    # Sum of poses, from centres of mass.
+    "start_poses": ("pose_sum",),
+    # What "moments" answers, of images that their poses bring onto the template.
+    "posed_moments": ("count", "total", "squares"),
+    # Sum of poses, compared with a template on a coarse grid.
+    "match_poses": ("pose_sum",),
+    # After steps on ln p(f, q | z); images whose pose stayed.
+    "update_poses": ("log_likelihood", "pose_sum", "squares", "observed", "n_unimproved"),
+}
+
 #: Questions that may carry a `Move`.
 MOVING = ("transform_latents", "mean_derivatives", "shape_derivatives")
 
@@ -72,16 +86,24 @@ class Move:
     keeps_warps : bool
         Whether bases W M^-1 are published together with the move, and t = 0: then W z stays the
         same, and so does every warp. By default warps change.
+    pose : (P,), optional
+        A pose that follows every pose R: R -> exp(pose) R. By default poses stay.
     """
 
     matrix: Float64Array
     shift: Float64Array
     keeps_warps: bool = False
+    pose: Float64Array | None = None
 
     @classmethod
     def by(cls, shift: Float64Array) -> Move:
         """Return the move z -> z + t."""
         return cls(np.eye(len(shift)), shift)
+
+    @classmethod
+    def posing(cls, n_latents: int, pose: Float64Array) -> Move:
+        """Return the move R -> exp(pose) R, which leaves latents (K of them) as they are."""
+        return cls(np.eye(n_latents), np.zeros(n_latents), keeps_warps=True, pose=pose)
 
     @classmethod
     def turning(cls, transform: Float64Array) -> Move:

@@ -1,4 +1,4 @@
-"""Warps psi = id + displacement: pull, push, compose, invert, and Jacobians.
+"""Warps psi = id + displacement: pull, push, compose, and Jacobians.
 
 Pull is a(psi) of the paper; push, its transpose, is Psi' of Algorithm 3.
 """
@@ -201,48 +201,6 @@ def compose(outer: ArrayLike, inner: ArrayLike) -> Array:
     return inner_warp + pull(outer, inner_warp)
 
 
-def invert(displacement: ArrayLike, tolerance: float = 1e-3, max_iterations: int = 50) -> Array:
-    """Return the displacement of the inverse of psi, found by Newton's method.
-
-    Parameters
-    ----------
-    displacement : array of shape (..., d, *space)
-        In voxels; psi = id + displacement must be one-to-one.
-    tolerance : float
-        Largest distance in voxels between psi(psi^-1(x)) and x; 0.001 by default.
-    max_iterations : int
-        The most iterations to do, 50 by default; if they do not suffice, a ValueError is raised.
-
-    Returns
-    -------
-    array of the shape of displacement
-        In voxels.
-    """
-    warp, d = check_vector_field(displacement, "displacement")
-    jacobian = _differentiate_warp(warp, d)
-    entries = jacobian.reshape(*jacobian.shape[: -d - 2], d * d, *warp.shape[-d:])
-    inverse = -warp
-    error = np.inf
-    for _ in range(max_iterations):
-        residual = compose(warp, inverse)  # of psi o inverse, which should be the identity
-        error = float(np.abs(residual).max(initial=0))
-        if not error > tolerance:
-            break
-        matrix = np.moveaxis(
-            pull(entries, inverse).reshape(jacobian.shape), (-d - 2, -d - 1), (-2, -1)
-        )
-        step = np.linalg.solve(matrix, np.moveaxis(residual, -d - 1, -1)[..., None])[..., 0]
-        inverse = inverse - np.moveaxis(step, -1, -d - 1)
-    if not error <= tolerance:
-        raise ValueError(
-            f"displacement could not be inverted to {tolerance} voxels within {max_iterations} "
-            f"iterations (reached {error:.2g}); its smallest Jacobian determinant is "
-            f"{np.linalg.det(np.moveaxis(jacobian, (-d - 2, -d - 1), (-2, -1))).min():.2g}, "
-            "which must be positive"
-        )
-    return inverse.astype(warp.dtype, copy=False)
-
-
 def jacobian_determinant(displacement: ArrayLike) -> Array:
     """Return |D psi|, the factor by which psi = id + displacement changes volumes.
 
@@ -258,9 +216,12 @@ def jacobian_determinant(displacement: ArrayLike) -> Array:
     """
     warp, d = check_vector_field(displacement, "displacement")
     rows = np.moveaxis(_differentiate_warp(warp, d), (-d - 2, -d - 1), (0, 1))
+    determinant: Array
     if d == 2:
-        return np.asarray(rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0])
-    return np.asarray((rows[0] * np.cross(rows[1], rows[2], axis=0)).sum(axis=0))
+        determinant = rows[0, 0] * rows[1, 1] - rows[0, 1] * rows[1, 0]
+    else:
+        determinant = (rows[0] * np.cross(rows[1], rows[2], axis=0)).sum(axis=0)
+    return determinant
 
 
 def differentiate(image: Array, n_dims: int) -> Array:
@@ -273,8 +234,10 @@ def differentiate(image: Array, n_dims: int) -> Array:
 
 def _differentiate_warp(displacement: Array, n_dims: int) -> Array:
     """Return D psi, (..., d, d, *space): entry (i, j) is the derivative of component i along j."""
-    identity = np.eye(n_dims, dtype=displacement.dtype).reshape(n_dims, n_dims, *(1,) * n_dims)
-    return np.asarray(identity + differentiate(displacement, n_dims))
+    xp = array_namespace(displacement)
+    identity = xp.eye(n_dims, dtype=displacement.dtype).reshape(n_dims, n_dims, *(1,) * n_dims)
+    derivative: Array = identity + differentiate(displacement, n_dims)
+    return derivative
 
 
 def _broadcast(image: ArrayLike, displacement: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:

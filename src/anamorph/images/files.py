@@ -15,15 +15,15 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import ALMOST_ONE, check_contrast, normalise
+from anamorph.images.arrays import check_contrast, normalise
 from anamorph.images.cache import Cache
 from anamorph.images.common_grid import check_place, grid_for_all, grids_must_match
+from anamorph.images.decoding import Decoder
 from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
     MOST_REMARKS,
@@ -36,13 +36,13 @@ from anamorph.images.facts import (
     remark_on_missing,
     usual_intensity,
 )
+from anamorph.images.file_checks import check_channels, check_values, grouped
 from anamorph.images.format import BY_CONTENT, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
 from anamorph.images.intensity import checked_scale, find_scaling
-from anamorph.images.labels import MISSING, as_labels, format_labels, one_hot
+from anamorph.images.labels import MISSING, format_labels, one_hot
 from anamorph.images.masks import Masks
 from anamorph.images.readers import identities_of, open_image, suffix_of
-from anamorph.images.readers.resample import resample, resample_labels
 from anamorph.images.readers.source import Source
 from anamorph.images.rules import (
     check_scaling,
@@ -136,7 +136,7 @@ class FileImages:
     ) -> None:
         if isinstance(pad, bool) or not isinstance(pad, int) or pad < 0:
             raise ValueError(f"pad must be an integer >= 0, got {pad!r}")
-        paths = _grouped(files)
+        paths = grouped(files)
         self.identities = identities_of([group[0] for group in paths])
         self._likelihood = kind = LIKELIHOODS[likelihood]
         self._channel_axis = channel_axis
@@ -160,12 +160,15 @@ class FileImages:
         named = None if onto is None else (self._target if like else "the given grid", onto)
         self._inner = grid_for_all(everything, resample=resample) if onto is None else onto
         grids_must_match(everything, named, may_resample=resample)
-        self._check_same_content(everything)
+        check_channels(everything, are_tissues=self._has_tissues)
         self.pad = pad
         self.grid = self._inner.padded(pad)
         self.affine, self.voxel_size = self.grid.affine, self.grid.voxel_size
         self.suffix = suffix_of(self._first.path)
-        self._cache, self._given_cache = Cache(cache), cache
+        self._given_cache = cache
+        self._decoder = Decoder(
+            self._inner, Cache(cache), self._has_labels, channel_axis, self._missing_value
+        )
         self._masks = None
         if mask is not None:
             self._masks = Masks(mask, len(paths), self._inner, may_resample=resample)
@@ -259,6 +262,19 @@ class FileImages:
             Typical intensity of the images of a model, which these should have about; by default
             they are not compared with any.
         """
+        self.compare(self.find_facts(for_fit=for_fit), for_fit=for_fit, usual=usual)
+
+    def find_facts(self, *, for_fit: bool) -> list[ImageFacts]:
+        """Read every image once, raise an ImageError if one cannot be used, and return facts.
+
+        The first half of `check`, about each image by itself: partitions of a collection can be
+        looked at in different places.
+
+        Parameters
+        ----------
+        for_fit : bool
+            Whether a model will be fitted to them: a constant image is an error then.
+        """
         facts = []
         for n in range(len(self)):
             if self._has_labels:
@@ -267,22 +283,30 @@ class FileImages:
             else:
                 voxels = self._read_intensities(n)
                 self._check_observed(n, np.isnan(voxels))
-                self._check_values(n, voxels)
+                check_values(self.name(n), voxels, self._likelihood, are_tissues=self._has_tissues)
             if for_fit and not self._likelihood.accepts_constant:
                 check_contrast(voxels[None], n, self.name)
             if self._has_labels:
                 voxels = np.where(voxels == MISSING, np.nan, voxels != self.format.class_labels[0])
-            if for_fit or usual is not None:
-                facts.append(facts_of(voxels))
-        for remark in self._find_remarks(facts, for_fit, usual)[:MOST_REMARKS]:
-            _logger.warning("%s", remark)
+            facts.append(facts_of(voxels))
+        return facts
 
-    def _find_remarks(
-        self, facts: list[ImageFacts], for_fit: bool, usual: float | None
-    ) -> list[str]:
-        """Return what is remarkable, most important first."""
+    def compare(
+        self, facts: list[ImageFacts], *, for_fit: bool, usual: float | None = None
+    ) -> None:
+        """Compare the images with each other, log what is remarkable, refuse what is absurd.
+
+        The second half of `check`.
+
+        Parameters
+        ----------
+        facts : list of ImageFacts
+            Of all images, from `find_facts`.
+        for_fit, usual
+            As in `check`.
+        """
         remarks = [check_place(list(chain.from_iterable(self._sources)))]
-        if facts and compares_intensities(self._likelihood, self._scale):
+        if (for_fit or usual is not None) and compares_intensities(self._likelihood, self._scale):
             remarks.insert(0, check_intensities(facts, self.name, usual))
             if for_fit:
                 self.typical = usual_intensity(facts)
@@ -291,7 +315,8 @@ class FileImages:
         if for_fit:
             remarks.append(remark_on_missing(facts, self.name))
             remarks.append(remark_on_centres(facts, self._inner.space, self.name))
-        return [remark for remark in remarks if remark]
+        for remark in [remark for remark in remarks if remark][:MOST_REMARKS]:
+            _logger.warning("%s", remark)
 
     # ---- voxels
 
@@ -310,7 +335,7 @@ class FileImages:
 
     def _read_labels(self, n: int) -> NDArray[np.int32]:
         """Return the labels in the file of an image, (1, *space)."""
-        labels: NDArray[np.int32] = self._stored(self._sources[n][0])
+        labels: NDArray[np.int32] = self._decoder.read(self._sources[n][0])
         if self._masks is not None:
             labels = np.where(self._masks.observed(n), labels, np.int32(MISSING))
         return labels
@@ -332,7 +357,7 @@ class FileImages:
         """Return the values in the files of an image, integers divided by what stands for 1."""
         maps = []
         for source in self._sources[n]:
-            voxels = self._stored(source).astype(np.float32)
+            voxels = self._decoder.read(source).astype(np.float32)
             with np.errstate(invalid="ignore", over="ignore"):  # whatever a damaged file holds
                 maps.append(voxels / np.float32(self._divisor(source)))
         channels = maps[0] if len(maps) == 1 else np.concatenate(maps)
@@ -345,34 +370,18 @@ class FileImages:
             return 1.0
         return divisor_of(source.integers, self._unit)
 
-    def _stored(self, source: Source) -> NDArray[Any]:
-        """Return voxels (C, *space) on the common grid, from the cache if decoding is slow."""
-        is_elsewhere = source.grid.difference(self._inner) is not None
-        if not (source.is_slow or is_elsewhere):
-            return self._decode(source, is_elsewhere)
-        facts = (
-            os.path.abspath(source.path),
-            source.stamp,
-            self._has_labels,
-            self._channel_axis,
-            self._missing_value,
-            self._inner.facts() if is_elsewhere else None,
-        )
-        return self._cache.get(source.path.name, facts, lambda: self._decode(source, is_elsewhere))
-
-    def _decode(self, source: Source, is_elsewhere: bool) -> NDArray[Any]:
-        voxels = self._load(source)
-        if self._has_labels:
-            labels = as_labels(source.path, voxels)
-            return resample_labels(labels, source.grid, self._inner) if is_elsewhere else labels
-        return resample(voxels, source.grid, self._inner) if is_elsewhere else voxels
-
-    def _load(self, source: Source) -> NDArray[Any]:
-        """Return the voxels of a file, with NaN where a value stands for missing."""
-        voxels = source.load()
-        if self._missing_value is None:
-            return voxels
-        return np.where(voxels == self._missing_value, np.nan, voxels)
+    def _check_observed(self, n: int, missing: NDArray[np.bool_]) -> None:
+        """Raise an ImageError if nothing is observed in an image, and say why."""
+        if not missing.all():
+            return
+        source = self._sources[n][0]
+        if self._decoder.is_elsewhere(source) and source.grid.share_inside(self._inner) == 0:
+            why = f"it lies wholly outside {self._target}: check its affine, or align it first"
+        elif self._masks is not None:
+            why = "all that it holds is outside the mask, or missing: check the mask"
+        else:
+            why = "all its voxels are missing: leave it out"
+        raise ImageError(f"{self.name(n)} has no observed voxel: {why}")
 
     # ---- the format and the grid that all files share
 
@@ -404,85 +413,11 @@ class FileImages:
         if self._has_labels or self._scale is not None or not self._likelihood.scales_integers:
             return known
 
-        def load(source: Source) -> NDArray[Any]:
-            is_elsewhere = source.grid.difference(self._inner) is not None
-            return self._load(source) if is_elsewhere else self._stored(source)
-
         sources = list(chain.from_iterable(self._sources))
         may_scale = is_unbounded(self._likelihood)
-        unit = find_unit_of_files(sources, known, load, may_scale=may_scale)
+        unit = find_unit_of_files(
+            sources, known, self._decoder.read_unresampled, may_scale=may_scale
+        )
         if may_scale:  # else the range of values finds it out
             check_one_unit(sources, unit)
         return unit
-
-    def _check_same_content(self, sources: list[Source]) -> None:
-        first = self._first
-        for source in sources:
-            if self._has_tissues and source.n_channels is not None:
-                raise ImageError(f"{source.path} has channels: a tissue map is grey")
-            if source.n_channels != first.n_channels:
-                raise ImageError(
-                    f"{first.path} has {_count_channels(first)} and {source.path} has "
-                    f"{_count_channels(source)}: convert them to be alike"
-                )
-
-    # ---- checks of one image
-
-    def _check_observed(self, n: int, missing: NDArray[np.bool_]) -> None:
-        """Raise an ImageError if nothing is observed in an image, and say why."""
-        if not missing.all():
-            return
-        source = self._sources[n][0]
-        is_elsewhere = source.grid.difference(self._inner) is not None
-        if is_elsewhere and source.grid.share_inside(self._inner) == 0:
-            why = f"it lies wholly outside {self._target}: check its affine, or align it first"
-        elif self._masks is not None:
-            why = "all that it holds is outside the mask, or missing: check the mask"
-        else:
-            why = "all its voxels are missing: leave it out"
-        raise ImageError(f"{self.name(n)} has no observed voxel: {why}")
-
-    def _check_values(self, n: int, voxels: NDArray[np.float32]) -> None:
-        observed = voxels[~np.isnan(voxels)]
-        if np.isinf(observed).any():
-            raise ImageError(f"{self.name(n)} contains infinity: NaN marks missing voxels")
-        slack = ALMOST_ONE if self._has_tissues else 0.0
-        lowest, highest = observed.min(), observed.max()
-        if not self._likelihood.accepts(lowest, highest, slack):
-            raise ImageError(
-                f"{self.name(n)} holds {lowest:.4g} to {highest:.4g}, and {self._likelihood.name} "
-                f"images have {self._likelihood.range_words}: {self._likelihood.range_advice}"
-            )
-        if not self._likelihood.holds_classes:
-            return
-        total = voxels.sum(axis=0)
-        most_missing = np.inf if self._has_tissues else ALMOST_ONE  # the rest is background
-        wrong = (total - 1 > ALMOST_ONE) | (1 - total > most_missing)  # not where it is NaN
-        if wrong.any():
-            raise ImageError(
-                f"{self.name(n)}: probabilities of classes sum to {total[wrong][0]:.4g} at a "
-                "voxel, not to 1: normalise them, or add a background class"
-            )
-
-
-def _grouped(files: Sequence[AnyPath] | Sequence[Sequence[AnyPath]]) -> list[tuple[Path, ...]]:
-    """Return the files of every image."""
-    if isinstance(files, str | os.PathLike):
-        raise ImageError(f"{files} is one path: give a list of files")
-    groups = [
-        (Path(item),) if isinstance(item, str | os.PathLike) else tuple(map(Path, item))
-        for item in files
-    ]
-    if not groups or not groups[0]:
-        raise ImageError("no images: the list of files is empty")
-    for group in groups:
-        if len(group) != len(groups[0]):
-            raise ImageError(
-                f"every image needs as many files: {groups[0][0]} is one of {len(groups[0])}, and "
-                f"another image has {len(group)}"
-            )
-    return groups
-
-
-def _count_channels(source: Source) -> str:
-    return "1 channel" if source.n_channels in (None, 1) else f"{source.n_channels} channels"

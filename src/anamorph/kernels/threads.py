@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -90,31 +90,49 @@ def run_parallel(task: Callable[[Item], Result], items: Sequence[Item]) -> list[
     count = min(n_threads(), len(items))
     if count <= 1:
         return [task(item) for item in items]
-    results: dict[int, Result] = {}
-    errors: dict[int, Exception] = {}
-    left = iter(range(len(items)))  # shared: each thread takes the next one
-
-    def work() -> None:
-        _worker.busy = True
-        try:
-            for i in left:
-                try:
-                    results[i] = task(items[i])
-                except Exception as error:
-                    errors[i] = error
-                    break
-        finally:
-            _worker.busy = False
-            deque(left, maxlen=0)  # after a failure, no task starts
-
-    helpers = [_pool(count - 1).submit(work) for _ in range(count - 1)]
+    job = _Job(task, items)
+    helpers = [_pool(count - 1).submit(job.work) for _ in range(count - 1)]
     try:
-        work()
+        job.work()
     finally:  # helpers that have not started have nothing left to do
         wait([helper for helper in helpers if not helper.cancel()])
+        results, errors = job.results, job.errors
+        job.forget()
     if errors:
         raise errors[min(errors)]
     return [results[i] for i in range(len(items))]
+
+
+class _Job(Generic[Item, Result]):
+    """Items for threads to work on, each of which takes the next one.
+
+    A helper that is cancelled stays in the queue of the pool until a thread comes by, on a busy
+    machine much later. What it holds is this, which by then has let go of the caller's arrays.
+    """
+
+    def __init__(self, task: Callable[[Item], Result], items: Sequence[Item]) -> None:
+        self._task, self._items = task, items
+        self._left = iter(range(len(items)))
+        self.results: dict[int, Result] = {}
+        self.errors: dict[int, Exception] = {}
+
+    def work(self) -> None:
+        """Work on items while there are any."""
+        _worker.busy = True
+        try:
+            for i in self._left:
+                try:
+                    self.results[i] = self._task(self._items[i])
+                except Exception as error:
+                    self.errors[i] = error
+                    break
+        finally:
+            _worker.busy = False
+            deque(self._left, maxlen=0)  # after a failure, no task starts
+
+    def forget(self) -> None:
+        """Let go of everything, once no thread works on it."""
+        del self._task, self._items, self.results, self.errors
 
 
 def slabs(length: int, count: int) -> list[tuple[int, int]]:

@@ -26,11 +26,11 @@ class Gaussian(IndependentChannels):
     name = "gaussian"
     brief = "intensities"
     description = "intensities with Gaussian noise"
-    # A voxel with noise of 5 % of the range tells as much as a hundred binary ones, and penalties
-    # are measured against what voxels tell.
+    # For intensities of about 0 to 1. Appearance is to be smooth: where it is free to have edges,
+    # it explains what is out of place before shape can, and the mean shows everything twice.
     default_penalties: ClassVar = {
         "shape": (0.001, 0.0, 16.0, 1.0, 1.0),
-        "appearance": (0.01, 1.0, 1.0),
+        "appearance": (4.0, 512.0, 64.0),
         "mean": (1e-5, 1e-3, 1e-3),
     }
     has_noise = True

@@ -61,6 +61,14 @@ def check_weight(name: str, value: Any) -> float:
         raise ArgumentError(f"{error}".replace(", got", " or 'auto', got", 1)) from None
 
 
+def check_count(name: str, value: Any, lowest: int) -> int:
+    """Return an integer that is at least the lowest, where "auto" would be accepted too."""
+    try:
+        return check_integer(name, value, lowest)
+    except ArgumentError as error:
+        raise ArgumentError(f"{error}".replace(", got", " or 'auto', got", 1)) from None
+
+
 def checked_components(n_components: Any) -> int | tuple[int, int]:
     """Return the number of latents, or the numbers for appearance and shape."""
     if not isinstance(n_components, tuple | list):

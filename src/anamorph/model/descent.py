@@ -102,7 +102,7 @@ class Descent:
         """Shoot images (all by default) at other latents (n, K), and stay where it is better."""
         if active is None:
             active = array_namespace(latents).arange(len(latents))
-        trial = _Trial(self._generator, self._images[active], latents)
+        trial = _Trial(self._generator.only(active), self._images[active], latents)
         was_exact, must_return = self._is_exact[active], self._must_return(active)
         accepted = must_return | (trial.value >= self.value[active] - slack(trial.value))
         trial.approximate(np.flatnonzero(accepted & ~(was_exact & self._is_curvature_exact)))
@@ -183,7 +183,7 @@ class Descent:
         """Replace Hessians of some images by those from exact effects of the latents."""
         if len(images):
             latents = self.latents[images]
-            self.hessian[images] = self._generator.exact_hessian(
+            self.hessian[images] = self._generator.only(images).exact_hessian(
                 latents, self.hessian[images], self._images[images]
             )
             self._curved_at[images] = latents
@@ -250,7 +250,7 @@ class _Trial:
             warped.log_likelihood[which], warped.gradient[which], warped.hessian[which]
         )
         displacement = None if self._displacement is None else self._displacement[which]
-        return self._generator.pushed(some, displacement)
+        return self._generator.only(which).pushed(some, displacement)
 
 
 def corrected_metric(

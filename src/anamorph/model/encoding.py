@@ -128,7 +128,8 @@ def improve(
         trial = latents[pending] - step[pending] * 0.5**halvings
         displacement = generator.displacement(trial)
         some = images if len(pending) == len(images) else images[pending]
-        values = generator.log_likelihood(generator.appearance(trial), displacement, some)
+        here = generator.only(pending)
+        values = here.log_likelihood(generator.appearance(trial), displacement, some)
         after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
         done = np.flatnonzero(accepted)
@@ -162,28 +163,32 @@ class Encoded:
         is what finding the mode costs.
     covariance : (N, K, K) or None
         S_n = H^-1 there, if asked for.
+    poses : (N, P) or None
+        Where images have poses.
     """
 
     latents: Float64Array
     log_evidence: Float64Array
     n_shootings: IntArray
     covariance: Float64Array | None = None
+    poses: Float64Array | None = None
 
     def to_host(self) -> Encoded:
         """Return the same as NumPy arrays."""
-        return Encoded(
-            *map(to_host, (self.latents, self.log_evidence, self.n_shootings, self.covariance))
-        )
+        fields = self.latents, self.log_evidence, self.n_shootings, self.covariance, self.poses
+        return Encoded(*map(to_host, fields))
 
     @classmethod
     def joined(cls, parts: Sequence[Encoded]) -> Encoded:
         """Return the parts of a collection of images as one."""
         covariances = [part.covariance for part in parts if part.covariance is not None]
+        poses = [part.poses for part in parts if part.poses is not None]
         return cls(
             np.concatenate([part.latents for part in parts]),
             np.concatenate([part.log_evidence for part in parts]),
             np.concatenate([part.n_shootings for part in parts]),
             np.concatenate(covariances) if covariances else None,
+            np.concatenate(poses) if poses else None,
         )
 
 
@@ -224,10 +229,15 @@ def encode(
     -------
     Encoded
     """
+    start = generator.known_latents() if start is None else start
     if start is None:
-        guess, value = best_guesses(generator, images)
-        descent = Descent(generator, images, guess, value, exact_curvature=exact_curvature)
-        descent.visit(generator.guesses.regressed(images))
+        seen = generator.unposed(images)
+        guess, value = best_guesses(generator, seen)
+        known = value if seen is images else None  # interpolated images have other values
+        descent = Descent(generator, images, guess, known, exact_curvature=exact_curvature)
+        if known is None:
+            descent.visit(guess)
+        descent.visit(generator.guesses.regressed(seen))
     else:
         descent = Descent(generator, images, start, exact_curvature=exact_curvature)
         descent.visit(start)

@@ -1,19 +1,23 @@
-"""Warps that fold: where the Jacobian determinant is not positive, psi is not one-to-one.
+"""Folds in the warps of a fit or of encoded images: cured by more steps, or told.
 
-Geodesics never fold, but geodesic shooting takes finite steps on a grid: very large or rough
-velocities fold all the same. Whoever fits or encodes is told.
+Where more steps of shooting cure a fold, images are encoded again with as many, and warps are drawn
+with as many (`shoot_unfolded`). Only what folds all the same is worth a warning.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anamorph.arrays.devices import to_host
-from anamorph.arrays.typing import Float64Array, IntArray
-from anamorph.geometry import jacobian_determinant
+from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
+from anamorph.geometry.unfolding import MORE_STEPS, count_folds
+from anamorph.images.collection import ImageCollection
+from anamorph.model.encoding import Encoded, encode
+from anamorph.model.finding import located, with_poses
 from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import progress_told
@@ -21,8 +25,6 @@ from anamorph.model.progress import progress_told
 logger = logging.getLogger("anamorph")
 
 _MOST_CHECKED = 2048
-_MOST_TRIED_AGAIN = 16
-_MORE_STEPS = (2, 4)  # times those of the model
 
 
 @dataclass(frozen=True)
@@ -31,28 +33,27 @@ class Folds:
 
     Attributes
     ----------
-    n_images : int
-        Images whose warps fold.
     n_checked : int
         Images whose warps were looked at: those with the largest velocities, if there are many.
+    n_cured : int
+        Images whose warps fold in the steps of the model, and do not in more.
+    n_images : int
+        Images whose warps fold however many steps are taken.
     n_voxels : int
-        Voxels where determinants are not positive, in all images together.
+        Voxels where the determinants of these are not positive, in all images together.
     smallest : float
-        The smallest determinant.
-    cured_by : int or None
-        Number of steps with which none of them would fold; None if twice and four times as many
-        do not help.
+        The smallest determinant of these, 1 if there are none.
     """
 
-    n_images: int
-    n_checked: int
-    n_voxels: int
-    smallest: float
-    cured_by: int | None
+    n_checked: int = 0
+    n_cured: int = 0
+    n_images: int = 0
+    n_voxels: int = 0
+    smallest: float = 1.0
 
 
 def find_folds(predictor: Predictor, latents: Float64Array) -> Folds:
-    """Look for folds in the warps of latents (N, K).
+    """Look for folds in the warps of latents (N, K), in the steps of the model and in more.
 
     Parameters
     ----------
@@ -63,40 +64,108 @@ def find_folds(predictor: Predictor, latents: Float64Array) -> Folds:
     -------
     Folds
     """
-    generator = predictor.generator
-    if generator.settings.layout.n_shape == 0 or len(latents) == 0:
-        return Folds(0, 0, 0, 1.0, None)
-    chosen = latents[_largest_warps(generator, latents)]
-    counts, smallest = _determinants(predictor, chosen)
-    folded = chosen[counts > 0]
-    return Folds(
-        len(folded),
-        len(chosen),
-        int(counts.sum()),
-        float(smallest.min()),
-        _find_cure(predictor, folded[:_MOST_TRIED_AGAIN]) if len(folded) else None,
-    )
+
+    def are_cured(finer: Predictor, numbers: IntArray) -> BoolArray:
+        return ~_fold(finer, latents[numbers])
+
+    return _find_and_cure(predictor, latents, are_cured)
 
 
-def warn_of_folds(predictor: Predictor, latents: Float64Array) -> None:
-    """Warn if warps of latents (N, K) fold, and say what helps."""
+def encode_unfolded(
+    predictor: Predictor, images: ImageCollection, encoded: Encoded
+) -> tuple[Encoded, Folds]:
+    """Encode images again whose warps fold, with as many steps of shooting as cure that.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    images : ImageCollection
+    encoded : Encoded
+        These images, encoded with the steps of the model.
+
+    Returns
+    -------
+    encoded : Encoded
+        What was cured has the latents and the evidence that more steps give; the rest is the same.
+    folds : Folds
+    """
+    latents, log_evidence = encoded.latents.copy(), encoded.log_evidence.copy()
+    n_shootings, poses = encoded.n_shootings.copy(), copy(encoded.poses)
+
+    def encode_again(finer: Predictor, numbers: IntArray) -> BoolArray:
+        again = _encode_from(finer, images.subset(numbers.tolist()), encoded.latents[numbers])
+        n_shootings[numbers] += again.n_shootings
+        are_cured = ~_fold(finer, again.latents)
+        latents[numbers[are_cured]] = again.latents[are_cured]
+        log_evidence[numbers[are_cured]] = again.log_evidence[are_cured]
+        if poses is not None and again.poses is not None:
+            poses[numbers[are_cured]] = again.poses[are_cured]
+        return are_cured
+
+    folds = _find_and_cure(predictor, encoded.latents, encode_again)
+    return Encoded(latents, log_evidence, n_shootings, poses=poses), folds
+
+
+def tell_of_folds(folds: Folds) -> None:
+    """Warn of warps that fold, and take note of those that more steps cured."""
+    if folds.n_cured:
+        logger.info(
+            "The warps of %d of %d images fold in the steps of shooting that were asked for: more "
+            "are taken for them",
+            *(folds.n_cured, folds.n_checked),
+        )
+    if folds.n_images:
+        logger.warning(
+            "The warps of %d of %d images fold, at %d voxels (smallest Jacobian determinant "
+            "%.2g): they are not one-to-one there; more steps of shooting do not help; fit with a "
+            "larger shape_penalty",
+            *(folds.n_images, folds.n_checked, folds.n_voxels, folds.smallest),
+        )
+
+
+def _find_and_cure(
+    predictor: Predictor,
+    latents: Float64Array,
+    try_again: Callable[[Predictor, IntArray], BoolArray],
+) -> Folds:
+    """Find warps that fold, and try again with more steps of shooting while some do.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    latents : (N, K)
+    try_again : callable
+        Given a predictor that takes more steps and the numbers of images, tells which of them do
+        not fold any more.
+    """
+    chosen = _largest_warps(predictor.generator, latents)
+    if not len(chosen):
+        return Folds()
     with progress_told(None):
-        folds = find_folds(predictor, latents)
-    if folds.n_images == 0:
-        return
-    if folds.cured_by is None:
-        advice = "more steps of shooting do not help; fit with a larger shape_penalty"
-    else:
-        advice = f"fit with n_steps={folds.cured_by}, with which they do not fold"
-    logger.warning(
-        "The warps of %d of %d images fold, at %d voxels (smallest Jacobian determinant %.2g): "
-        "they are not one-to-one there; %s",
-        *(folds.n_images, folds.n_checked, folds.n_voxels, folds.smallest, advice),
-    )
+        counts, smallest = _count(predictor, latents[chosen])
+        left = np.flatnonzero(counts)
+        n_folded = len(left)
+        for factor in MORE_STEPS:
+            if not len(left):
+                break
+            left = left[~try_again(_with_more_steps(predictor, factor), chosen[left])]
+    if not len(left):
+        return Folds(len(chosen), n_folded)
+    n_voxels, lowest = int(counts[left].sum()), float(smallest[left].min())
+    return Folds(len(chosen), n_folded - len(left), len(left), n_voxels, lowest)
+
+
+def _with_more_steps(predictor: Predictor, factor: int) -> Predictor:
+    """Return a predictor that takes some times as many steps of shooting."""
+    settings, parameters = predictor.generator.settings, predictor.generator.parameters
+    finer = replace(settings, n_steps=factor * settings.n_steps)
+    return replace(predictor, generator=Generator(finer, parameters))
 
 
 def _largest_warps(generator: Generator, latents: Float64Array) -> IntArray:
     """Return which images to look at: all, or those whose velocities may be largest."""
+    if generator.settings.layout.n_shape == 0:
+        return np.arange(0)
     if len(latents) <= _MOST_CHECKED:
         return np.arange(len(latents))
     basis = generator.parameters.shape_basis
@@ -105,25 +174,30 @@ def _largest_warps(generator: Generator, latents: Float64Array) -> IntArray:
     return np.sort(np.argsort(bounds)[-_MOST_CHECKED:])
 
 
-def _determinants(predictor: Predictor, latents: Float64Array) -> tuple[IntArray, Float64Array]:
-    """Return per image how many determinants are not positive, and the smallest one."""
+def _count(predictor: Predictor, latents: Float64Array) -> tuple[IntArray, Float64Array]:
+    """Return what `count_folds` does, of warps in the steps of the predictor's generator."""
 
     def look(generator: Generator, part: slice) -> tuple[IntArray, Float64Array]:
-        displacement = to_host(generator.displacement(generator.own(latents[part])))
-        determinant = jacobian_determinant(displacement).reshape(len(displacement), -1)
-        return (~(determinant > 0)).sum(axis=1), determinant.min(axis=1)
+        displacement = generator.displacement(generator.own(latents[part]))
+        assert displacement is not None  # there are latents that move something
+        return count_folds(displacement)
 
-    parts = predictor.in_parts(look, len(latents))
-    counts, smallest = zip(*parts, strict=True)
+    counts, smallest = zip(*predictor.in_parts(look, len(latents)), strict=True)
     return np.concatenate(counts), np.concatenate(smallest)
 
 
-def _find_cure(predictor: Predictor, latents: Float64Array) -> int | None:
-    """Return how many steps make warps that do not fold; None if those tried do not."""
-    settings = predictor.generator.settings
-    for factor in _MORE_STEPS:
-        finer = replace(settings, n_steps=factor * settings.n_steps)
-        generator = Generator(finer, predictor.generator.parameters)
-        if not _determinants(replace(predictor, generator=generator), latents)[0].any():
-            return finer.n_steps
-    return None
+def _fold(predictor: Predictor, latents: Float64Array) -> BoolArray:
+    """Tell which warps fold, (N,)."""
+    return np.asarray(_count(predictor, latents)[0] > 0)
+
+
+def _encode_from(predictor: Predictor, images: ImageCollection, start: Float64Array) -> Encoded:
+    """Return images encoded from given latents (N, K)."""
+
+    def encode_part(generator: Generator, part: slice) -> Encoded:
+        observed = generator.own(images.read(part))
+        here = located(generator, observed)
+        found = encode(here, observed, start=generator.own(start[part]))
+        return with_poses(here, observed, found).to_host()
+
+    return Encoded.joined(predictor.in_parts(encode_part, len(images)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from anamorph.arrays.devices import (
     to_host,
 )
 from anamorph.arrays.typing import Array, Float64Array, IntArray
-from anamorph.geometry import shoot
+from anamorph.geometry import shoot, shoot_both
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
+from anamorph.geometry.unfolding import shoot_unfolded
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
 from anamorph.latents import draw_latents, ridge_regression
 from anamorph.likelihoods.base import Derivatives
@@ -186,6 +187,23 @@ class Generator:
         s = self.settings
         return shoot(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
+    def unfolded_displacement(self, latents: Float64Array) -> Array | None:
+        """Return the same for drawing: in as many steps of shooting as warps need not to fold.
+
+        Fits and encoding differentiate every step, and take those that were asked for.
+        """
+        if self.settings.layout.n_shape == 0:
+            return None
+        s = self.settings
+        return shoot_unfolded(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+
+    def inverse_displacement(self, latents: Float64Array) -> Array | None:
+        """Return the displacement of psi^-1, (N, d, *space); None if nothing moves."""
+        if self.settings.layout.n_shape == 0:
+            return None
+        s = self.settings
+        return shoot_both(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)[1]
+
     def record(self, latents: Float64Array) -> RecordedPath | None:
         """Return the geodesics of latents (N, K), which can be differentiated; None without."""
         if self.settings.layout.n_shape == 0:
@@ -197,9 +215,40 @@ class Generator:
         """Return v = Wv z, (N, d, *space)."""
         return _combine(latents[:, self.settings.layout.shape], self.parameters.shape_basis)
 
+    # ---- where images look: `model.posing` overrides these for images that have a pose
+
+    def only(self, which: IntArray) -> Generator:
+        """Return what the model says of some of the images that this generator is about."""
+        return self
+
+    def known_latents(self) -> Float64Array | None:
+        """Return latents (N, K) to start from, where they are known of these images."""
+        return None
+
+    def placed(self, displacement: Array | None) -> Array | None:
+        """Return how far from voxels of an image its appearance is, (N, d, *space); None: there."""
+        return displacement
+
+    def placed_inverse(self, displacement: Array | None) -> Array | None:
+        """Return the same the other way, given the displacement of psi^-1."""
+        return displacement
+
+    def unplaced(self, covector: Array) -> Array:
+        """Return the derivative with respect to the warp, given that of where images look."""
+        return covector
+
+    def observed(self, images: Array, displacement: Array | None) -> Array:
+        """Return images with NaN wherever something else than the appearance explains them."""
+        return images
+
+    def unposed(self, images: Array) -> Array:
+        """Return images (N, C, *space) as they would be without poses."""
+        return images
+
     def warp(self, appearance: Array, displacement: Array | None) -> Array:
         """Return a' = a(psi) of appearances (N, C, *space) and displacements (N, d, *space)."""
-        return appearance if displacement is None else pull_batch(appearance, displacement)
+        total = self.placed(displacement)
+        return appearance if total is None else pull_batch(appearance, total)
 
     def log_likelihood(
         self, appearance: Array, displacement: Array | None, images: Array
@@ -247,25 +296,32 @@ class Generator:
 
     def pushed(self, warped: Derivatives, displacement: Array | None) -> Derivatives:
         """Return derivatives with respect to a, given those with respect to a'."""
-        if displacement is None:
+        total = self.placed(displacement)
+        if total is None:
             return warped
         n_channels = self.settings.n_channels
         stacked = np.concatenate([warped.gradient, warped.hessian], axis=1)
-        pushed = push_batch(stacked, displacement)
+        pushed = push_batch(stacked, total)
         return Derivatives(warped.log_likelihood, pushed[:, :n_channels], pushed[:, n_channels:])
 
     def shape_derivatives(self, appearance: Array, derivatives: Derivatives) -> tuple[Array, Array]:
         """Return gradient (N, d, *space) and packed Hessian with respect to the velocity."""
-        gradients = self._image_gradients(appearance)
-        n_images, space = len(appearance), self.settings.space
-        xp = array_namespace(appearance)
-        gradient = xp.empty((n_images, self.settings.n_dims, *space), appearance.dtype)
-        hessian = xp.empty((n_images, self.settings.n_shape_hessian, *space), appearance.dtype)
-        kernels_for(appearance, _CHAIN_RULES).shape_derivatives(
+        loading = self.settings.likelihood.shape_loading
+        return self.motion_derivatives(self.image_gradients(appearance), derivatives, loading)
+
+    def motion_derivatives(
+        self, gradients: Array, derivatives: Derivatives, loading: float = 0.0
+    ) -> tuple[Array, Array]:
+        """Return -D'g, (N, d, *space), and D'HD, packed, given D, (N, C, d, voxel)."""
+        n_images, space = len(gradients), self.settings.space
+        xp = array_namespace(gradients)
+        gradient = xp.empty((n_images, self.settings.n_dims, *space), gradients.dtype)
+        hessian = xp.empty((n_images, self.settings.n_shape_hessian, *space), gradients.dtype)
+        kernels_for(gradients, _CHAIN_RULES).shape_derivatives(
             gradients,
             _flat(derivatives.gradient),
             _flat(derivatives.hessian),
-            self.settings.likelihood.shape_loading,
+            loading,
             _flat(gradient),
             _flat(hessian),
         )
@@ -283,7 +339,7 @@ class Generator:
             _flat(self.parameters.appearance_basis),
             _flat(self.parameters.shape_basis),
             self.settings.layout.first_shape,
-            self._image_gradients(appearance),
+            self.image_gradients(appearance),
             _flat(derivatives.gradient),
             _flat(derivatives.hessian),
             gradient,
@@ -306,9 +362,10 @@ class Generator:
             The images meant.
         """
         layout, parameters = self.settings.layout, self.parameters
-        some, slopes, warp = (fields[which] for fields in (appearance, gradient, path.displacement))
+        here, some, slopes = self.only(which), appearance[which], gradient[which]
+        warp = cast(Array, here.placed(path.displacement[which]))
         found: Float64Array = array_namespace(some).zeros((len(which), layout.n_latents))
-        adjoint = path.differentiate(slope_batch(some, slopes, warp), which)
+        adjoint = path.differentiate(here.unplaced(slope_batch(some, slopes, warp)), which)
         found[:, layout.shape] += _rows(adjoint) @ _rows(parameters.shape_basis).T
         if layout.n_appearance:
             pushed = push_batch(slopes, warp)
@@ -368,10 +425,11 @@ class Generator:
     ) -> Array:
         """Return E[f | z], (N, C, *space), perhaps without its warp or its change of appearance."""
         appearance = self.appearance(latents if coloured else np.zeros_like(latents))
-        displacement = self.displacement(latents) if warped else None
+        displacement = self.unfolded_displacement(latents) if warped else None
         return self.settings.likelihood.expectation(self.warp(appearance, displacement))
 
-    def _image_gradients(self, appearance: Array) -> Array:
+    def image_gradients(self, appearance: Array) -> Array:
+        """Return central differences of appearances (N, C, *space), (N, C, d, voxel)."""
         flat = _flat(appearance)
         gradients = np.empty_like(
             flat, shape=(*flat.shape[:2], self.settings.n_dims, flat.shape[2])

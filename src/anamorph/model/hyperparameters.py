@@ -27,7 +27,7 @@ from anamorph.model.checks import (
 #: What the latents of a model may control.
 LAYOUTS = ("joint", "separate", "shape", "appearance")
 
-#: The weight of the likelihood that the images decide on.
+#: What the images decide on: the weight of the likelihood, the number of grids.
 AUTO = "auto"
 
 MODEL, FITTING, MACHINE, IMAGES = "Model", "Fitting", "Machine", "Images"
@@ -48,6 +48,12 @@ def _device_names() -> tuple[str, ...]:
     return DEVICES
 
 
+def _alignments() -> tuple[str, ...]:
+    from anamorph.geometry.pose import ALIGNMENTS
+
+    return ALIGNMENTS
+
+
 def _weights(count: int) -> Accepted:
     def check(name: str, value: Any) -> tuple[float, ...]:
         from anamorph.geometry.fields import check_penalty
@@ -63,6 +69,10 @@ _COMPONENTS = Accepted(
 _WEIGHT = Accepted(
     "a positive number or 'auto'",
     lambda name, value: value if value == AUTO else checks.check_weight(name, value),
+)
+_LEVELS = Accepted(
+    "an integer >= 1 or 'auto'",
+    lambda name, value: value if value == AUTO else checks.check_count(name, value, 1),
 )
 _BALANCE = Accepted("two numbers, > 0 and >= 0", lambda _, value: checks.checked_balance(value))
 
@@ -131,7 +141,7 @@ class Hyperparameter:
         Its names on the command line, e.g. "--components" and "-k"; "" where it has none.
     typed : str
         What people type there, as the help calls it: an integer "N", a "NUMBER" or "SHARE", a
-        "NAME", "NUMBERS" (some, or e.g. 5), the number "K" of latents, a "SIZE".
+        "NAME", "NUMBERS" (some, or e.g. 5), the number "K" of latents, a "SIZE", a "COUNT" or auto.
     lowest_typed : int or None
         Refused below it as soon as it is typed, also by commands that fit nothing.
     label : str
@@ -244,9 +254,21 @@ _TABLE = (
         shown=lambda size: " × ".join(f"{length:.4g}" for length in size),
     ),
     Hyperparameter(
+        "align", "none", choices(_alignments), MODEL,
+        "What poses may do to bring images onto the template: none, translation, rigid, "
+        "similarity or affine",
+        flag="--align", label="Alignment",
+    ),
+    Hyperparameter(
         "n_iter", 20, integers(0), FITTING,
         "EM iterations, each of which improves mean, modes and latents",
         flag="--iterations", typed="N", label="Iterations",
+    ),
+    Hyperparameter(
+        "levels", 1, _LEVELS, FITTING,
+        "Number of grids, each of twice the resolution of the one before: most iterations are done "
+        "on coarse ones, and only the last fifth on that of the images; auto: as many as help",
+        flag="--levels", typed="COUNT", label="Grids",
     ),
     Hyperparameter(
         "tol", None, numbers("a number >= 0"), FITTING,

@@ -31,6 +31,9 @@ class Parameters:
         A.
     noise_precision : (C,)
         1 where the likelihood has no noise variance.
+    background : (2, C), optional
+        What is outside of the template's box, where images have poses: appearance and precision of
+        each channel.
     warp_version : int
         Changes whenever the warp Wv z of given latents does: not by orthogonalisation, which
         leaves Wv z as it is.
@@ -42,7 +45,15 @@ class Parameters:
     basis_energy: Float64Array
     latent_precision: Float64Array
     noise_precision: Float64Array
+    background: Float64Array | None = None
     warp_version: int = 0
+
+    @property
+    def known_background(self) -> Float64Array:
+        """The background, of models whose images have poses."""
+        if self.background is None:
+            raise ValueError("a model whose images have poses must know their background")
+        return self.background
 
     @property
     def n_bytes(self) -> int:

@@ -13,7 +13,9 @@ from anamorph.arrays.batches import BatchPlanner, usable_gpu_bytes
 from anamorph.arrays.devices import Machine, chosen_device, to_host
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.model.encoding import Encoded, encode
+from anamorph.model.finding import located, located_at, with_poses
 from anamorph.model.generator import Generator, encoding_bytes
+from anamorph.model.posing import PosedGenerator
 from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
 
@@ -76,13 +78,41 @@ class Predictor:
         """Return the latents and the log evidence of images, and what finding them cost."""
 
         def encode_part(generator: Generator, part: slice) -> Encoded:
-            return encode(generator, generator.own(images.read(part))).to_host()
+            observed = generator.own(images.read(part))
+            here = located(generator, observed)
+            return with_poses(here, observed, encode(here, observed)).to_host()
 
         parts = self.in_parts(encode_part, len(images))
         return Encoded.joined(parts)
 
+    def poses(self, images: ReadableImages) -> Float64Array:
+        """Return the poses of images, (N, P)."""
+
+        def find(generator: Generator, part: slice) -> Float64Array:
+            here = located(generator, generator.own(images.read(part)))
+            n_images = part.stop - part.start
+            return here.poses if isinstance(here, PosedGenerator) else np.zeros((n_images, 0))
+
+        n_coordinates = self.generator.settings.frame.n_coordinates
+        return self._filled(np.empty((len(images), n_coordinates)), find)
+
+    def reconstruct(self, images: ReadableImages) -> Float32Array:
+        """Return images as the model explains them, where they are, (N, C, *space)."""
+
+        def explain(generator: Generator, part: slice) -> Array:
+            observed = generator.own(images.read(part))
+            here = located(generator, observed)
+            return here.expected_images(encode(here, observed).latents)
+
+        return self._filled(self._empty_images(len(images)), explain)
+
     def expected_images(
-        self, latents: Float64Array, *, warped: bool = True, coloured: bool = True
+        self,
+        latents: Float64Array,
+        *,
+        warped: bool = True,
+        coloured: bool = True,
+        poses: Float64Array | None = None,
     ) -> Float32Array:
         """Return the images that latents stand for, (N, C, *space).
 
@@ -93,33 +123,64 @@ class Predictor:
             Whether latents change shape; they do by default.
         coloured : bool
             Whether they change appearance; they do by default.
+        poses : array of shape (N, P), optional
+            By default images are those of the template's pose.
         """
 
         def expect(generator: Generator, part: slice) -> Array:
-            some = generator.own(latents[part])
-            return generator.expected_images(some, warped=warped, coloured=coloured)
+            some, here = generator.own(latents[part]), _at(generator, poses, part)
+            return here.expected_images(some, warped=warped, coloured=coloured)
 
         return self._filled(self._empty_images(len(latents)), expect)
 
-    def log_likelihood(self, images: ReadableImages, latents: Float64Array) -> Float64Array:
-        """Return ln p(f | z) of images and their latents (N, K), (N,)."""
+    def log_likelihood(
+        self, images: ReadableImages, latents: Float64Array, poses: Float64Array | None = None
+    ) -> Float64Array:
+        """Return ln p(f | z) of images and their latents (N, K), (N,).
+
+        Poses (N, P) are found, given the latents, where images have poses and none are given.
+        """
 
         def evaluate(generator: Generator, part: slice) -> Float64Array:
             some, observed = generator.own(latents[part]), generator.own(images.read(part))
-            displacement = generator.displacement(some)
-            return generator.log_likelihood(generator.appearance(some), displacement, observed)
+            here = _at(generator, poses, part)
+            if generator.settings.has_poses and poses is None:
+                here = located_at(generator, observed, some)
+            displacement = generator.unfolded_displacement(some)
+            return here.log_likelihood(generator.appearance(some), displacement, observed)
 
         return self._filled(np.empty(len(images)), evaluate)
 
-    def displacement(self, latents: Float64Array) -> Float32Array:
-        """Return the displacements of the warps of latents (N, K), (N, d, *space), in voxels."""
+    def displacement(
+        self,
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        *,
+        inverse: bool = False,
+    ) -> Float32Array:
+        """Return the displacements of the warps of latents (N, K), (N, d, *space), in voxels.
+
+        With poses (N, P), voxels are those of the images, and displacements end in the template.
+
+        Parameters
+        ----------
+        latents : array of shape (N, K)
+        poses : array of shape (N, P), optional
+            None by default.
+        inverse : bool
+            Whether to return those of the inverses; False by default.
+        """
         settings = self.generator.settings
         shape = (len(latents), settings.n_dims, *settings.space)
-        if settings.layout.n_shape == 0:
+        if settings.layout.n_shape == 0 and poses is None:
             return np.zeros(shape, np.float32)
 
         def shoot_part(generator: Generator, part: slice) -> Array | None:
-            return generator.displacement(generator.own(latents[part]))
+            some = generator.own(latents[part])
+            placing = _at(generator, poses, part)
+            if inverse:
+                return placing.placed_inverse(generator.inverse_displacement(some))
+            return placing.placed(generator.unfolded_displacement(some))
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
@@ -127,7 +188,8 @@ class Predictor:
         """Return what is known of the latents of images."""
 
         def find(generator: Generator, part: slice) -> Posterior:
-            found = find_posterior(generator, generator.own(images.read(part)))
+            observed = generator.own(images.read(part))
+            found = find_posterior(located(generator, observed), observed)
             return Posterior(to_host(found.latents), to_host(found.covariance))
 
         parts = self.in_parts(find, len(images))
@@ -158,8 +220,8 @@ class Predictor:
 
         def fill(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
-            is_missing = np.isnan(observed)
-            expected, variance = expect_images(generator, find_posterior(generator, observed))
+            is_missing, here = np.isnan(observed), located(generator, observed)
+            expected, variance = expect_images(here, find_posterior(here, observed))
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
@@ -179,3 +241,8 @@ class Predictor:
 
         self.in_parts(fill, len(out))
         return out
+
+
+def _at(generator: Generator, poses: Float64Array | None, part: slice) -> Generator:
+    """Return what a model says of some images at given poses (N, P), if any are given."""
+    return generator if poses is None else PosedGenerator.of(generator, poses[part])

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from anamorph.arrays.typing import Float64Array
 from anamorph.geometry.fields import check_voxel_size
+from anamorph.geometry.pose import NONE, PoseFrame
 from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood
@@ -113,6 +114,8 @@ class Settings:
     prediction_weight : float, optional
         Weight of the log-likelihood where hidden voxels of new images are predicted; that of the
         fit by default.
+    align : str
+        What poses of images may do; "none" by default, and for models that know no poses.
     """
 
     likelihood_name: str
@@ -129,6 +132,17 @@ class Settings:
     decimation: float
     estimates_weight: bool = False
     prediction_weight: float | None = None
+    align: str = NONE
+
+    @cached_property
+    def frame(self) -> PoseFrame:
+        """The grid and the group of poses."""
+        return PoseFrame(self.align, self.space, self.voxel_size)
+
+    @property
+    def has_poses(self) -> bool:
+        """Whether images have poses."""
+        return self.align != NONE
 
     @property
     def for_prediction(self) -> Settings:
@@ -236,6 +250,7 @@ def completed_settings(
         decimation=1.0 if is_estimated else arguments["decimation"],
         estimates_weight=is_estimated,
         prediction_weight=None,
+        align=arguments.get("align", NONE),
         **penalties,
     )
 

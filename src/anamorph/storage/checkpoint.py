@@ -30,10 +30,10 @@ from anamorph.storage.contents import (
     check_symmetric,
 )
 from anamorph.storage.errors import ModelFileError
-from anamorph.storage.modelfile import parameter_arrays, parameters_from
+from anamorph.storage.modelfile import checked_begins, parameter_arrays, parameters_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-KIND, VERSION = "checkpoint", 1
+KIND, VERSION = "checkpoint", 2  # 1 where images have no poses
 
 
 class CheckpointFile:
@@ -50,6 +50,8 @@ class CheckpointFile:
         Of the starting latents. Settings, seed and images say whose checkpoint it is.
     n_images : int
         How many rows the latents must have.
+    n_levels : int, default 1
+        Number of grids of the fit. The settings are those of the present one.
     """
 
     def __init__(
@@ -59,10 +61,12 @@ class CheckpointFile:
         settings: Settings,
         seed: int,
         n_images: int,
+        n_levels: int = 1,
     ) -> None:
         self._path, self._sites, self._settings = path, sites, settings
         self._n_images = n_images
-        self._fingerprint = fit_fingerprint(settings, seed, sites.digest())
+        facts = (seed, sites.digest()) if n_levels == 1 else (seed, sites.digest(), n_levels)
+        self._fingerprint = fit_fingerprint(settings, *facts)
 
     def __str__(self) -> str:
         return os.fspath(self._path)
@@ -74,7 +78,7 @@ class CheckpointFile:
         arrays, facts = read_tensors(self._path, KIND, VERSION)
         check_fingerprint(self._path, facts, self._fingerprint)
         check_state(self._path, arrays, facts, self._settings, n_images=self._n_images)
-        self._sites.restore(arrays["latents"])
+        self._sites.restore(arrays["latents"], arrays.get("poses"))
         return state_from(arrays, facts, len(arrays["latents"])).beside(self._sites.namespace)
 
     def write(self, state: State) -> None:
@@ -86,13 +90,36 @@ class CheckpointFile:
             return
         arrays, facts = state_tensors(state.beside(np))
         arrays["latents"] = self._sites.latents_before_turn
+        if self._settings.has_poses:
+            arrays["poses"] = self._sites.poses
         facts["fingerprint"] = self._fingerprint
-        write_tensors(self._path, KIND, VERSION, arrays, facts)
+        version = VERSION if self._settings.has_poses else 1
+        write_tensors(self._path, KIND, version, arrays, facts)
+
+
+def stored_level(path: str | os.PathLike[str] | None, n_levels: int) -> int:
+    """Return the number of the grid, from 0, that a fit resumes on: 0 without a checkpoint.
+
+    Parameters
+    ----------
+    path : path or None
+        Need not exist.
+    n_levels : int
+        Of the fit that resumes.
+    """
+    if path is None or n_levels == 1 or not os.path.exists(path):
+        return 0
+    _, facts = read_tensors(path, KIND, VERSION)
+    begins = facts.get("level_begins", [0])
+    return (min(n_levels, len(begins)) if isinstance(begins, list) else 1) - 1
 
 
 def fit_fingerprint(settings: Settings, *facts: int | str, n_bytes: int = 16) -> str:
     """Return a short text that stands for a fit: its settings, and facts such as the seed."""
-    text = json.dumps([asdict(settings), *facts])
+    named = asdict(settings)
+    if not settings.has_poses:
+        del named["align"]  # as in fits of before there were poses, which resume
+    text = json.dumps([named, *facts])
     return hashlib.blake2b(text.encode(), digest_size=n_bytes).hexdigest()
 
 
@@ -125,6 +152,8 @@ def state_tensors(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
         "objective": list(state.objective),
         "seconds": list(state.seconds),
     }
+    if len(state.level_begins) > 1:
+        facts["level_begins"] = list(state.level_begins)
     return arrays, facts
 
 
@@ -163,6 +192,11 @@ def check_state(
         if has_latents:
             rows = arrays["latents"].shape[:1] if n_images is None else (n_images,)
             expected["latents"] = ((*rows, sizes.n_latents), np.float64)
+            if sizes.has_background:
+                n_poses = arrays["poses"].shape[1:]
+                if settings is not None:
+                    n_poses = (settings.frame.n_coordinates,)
+                expected["poses"] = ((*rows, *n_poses), np.float64)
         check_arrays(arrays, expected)
         check_parameters(arrays)
         check_symmetric("latent_scatter", arrays["latent_scatter"])
@@ -173,6 +207,7 @@ def check_state(
         objective = check_numbers("objective", facts["objective"])
         if len(check_numbers("seconds", facts["seconds"], lowest=0.0)) != len(objective):
             raise ContentError("objective and seconds must have one value per iteration")
+        checked_begins(facts.get("level_begins", [0]))
     except (ContentError, KeyError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else short_reason(error)
         raise ModelFileError(
@@ -194,4 +229,5 @@ def state_from(
         tuple(facts["objective"]),
         Turn(arrays["transform"], arrays["shape_basis_before"]),
         tuple(facts["seconds"]),
+        level_begins=tuple(facts.get("level_begins", (0,))),
     )

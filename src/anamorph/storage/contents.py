@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from anamorph.arrays.mapped import let_go
 from anamorph.geometry.fields import check_penalty, check_voxel_size
+from anamorph.geometry.pose import ALIGNMENTS
 from anamorph.images.arrays import ImageFormat
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model import checks
@@ -41,6 +42,8 @@ class Sizes(NamedTuple):
     space : tuple of int
     n_channels, n_latents, n_appearance, n_shape : int
         C, K, Ka and Kv.
+    has_background : bool
+        Whether images have poses, and something around them; by default they have not.
     """
 
     space: tuple[int, ...]
@@ -48,6 +51,7 @@ class Sizes(NamedTuple):
     n_latents: int
     n_appearance: int
     n_shape: int
+    has_background: bool = False
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Sizes:
@@ -59,6 +63,7 @@ class Sizes(NamedTuple):
             layout.n_latents,
             layout.n_appearance,
             layout.n_shape,
+            settings.has_poses,
         )
 
     @classmethod
@@ -70,14 +75,19 @@ class Sizes(NamedTuple):
                 raise ContentError(f"{name} is missing, or a single number")
         mean, precision, appearance_basis, shape_basis = (arrays[name] for name in names)
         return cls(
-            mean.shape[1:], len(mean), len(precision), len(appearance_basis), len(shape_basis)
+            mean.shape[1:],
+            len(mean),
+            len(precision),
+            len(appearance_basis),
+            len(shape_basis),
+            "background" in arrays,
         )
 
     def parameter_shapes(self) -> dict[str, tuple[tuple[int, ...], type]]:
         """Return shape and type of the arrays of `Parameters`, by their names."""
         square = (self.n_latents, self.n_latents)
         images, n_dims = (self.n_channels, *self.space), len(self.space)
-        return {
+        shapes: dict[str, tuple[tuple[int, ...], type]] = {
             "mean": (images, np.float32),
             "appearance_basis": ((self.n_appearance, *images), np.float32),
             "shape_basis": ((self.n_shape, n_dims, *self.space), np.float32),
@@ -85,6 +95,9 @@ class Sizes(NamedTuple):
             "latent_precision": (square, np.float64),
             "noise_precision": ((self.n_channels,), np.float64),
         }
+        if self.has_background:
+            shapes["background"] = ((2, self.n_channels), np.float64)
+        return shapes
 
 
 def check_arrays(
@@ -125,6 +138,8 @@ def check_parameters(arrays: Mapping[str, NDArray[Any]]) -> None:
     """
     if not (arrays["noise_precision"] > 0).all():
         raise ContentError("noise_precision must be positive")
+    if "background" in arrays and not (arrays["background"][1] > 0).all():
+        raise ContentError("the precision of the background must be positive")
     check_symmetric("latent_precision", arrays["latent_precision"], is_positive=True)
     check_symmetric("basis_energy", arrays["basis_energy"])
 
@@ -187,6 +202,7 @@ def check_settings(settings: Settings) -> None:
         checks.check_number("prior_dof", s.prior_dof)
         checks.check_integer("n_steps", s.n_steps, 1)
         checks.check_number("decimation", s.decimation, is_positive=True)
+        checks.check_choice("align", s.align, ALIGNMENTS)
     except (ValueError, TypeError) as error:
         raise ContentError(str(error)) from None
 

@@ -31,7 +31,7 @@ from anamorph.storage.contents import (
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-KIND, VERSION = "model", 1
+KIND, VERSION = "model", 2  # 1 where images have no poses
 _PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
@@ -53,6 +53,9 @@ class Origin:
         Suffix of the image files, e.g. ".png"; None if the images were arrays.
     typical : float, optional
         Typical intensity of the images, where it was looked at.
+    level_begins : tuple of int
+        How many iterations had been done when the fit came to each of its grids, coarsest first;
+        (0,) by default, for one grid.
     """
 
     n_images: int
@@ -61,6 +64,7 @@ class Origin:
     seconds: tuple[float, ...] = ()
     suffix: str | None = None
     typical: float | None = None
+    level_begins: tuple[int, ...] = (0,)
 
     def inner_grid(self, space: tuple[int, ...]) -> Grid:
         """Return the grid of the image files: that of the model without its margin.
@@ -106,7 +110,8 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "objective": model.objective,
         "origin": {name: _plain(value) for name, value in vars(model.origin).items()},
     }
-    write_tensors(path, KIND, VERSION, parameter_arrays(model.parameters), facts)
+    version = VERSION if model.settings.has_poses else 1
+    write_tensors(path, KIND, version, parameter_arrays(model.parameters), facts)
 
 
 def read_model(path: str | os.PathLike[str]) -> StoredModel:
@@ -203,7 +208,16 @@ def _origin_from(facts: Mapping[str, Any], space: tuple[int, ...]) -> Origin:
         tuple(check_numbers("seconds", facts.get("seconds", ()), lowest=0.0)),
         suffix,
         None if typical is None else check_number("typical", typical),
+        checked_begins(facts.get("level_begins", [0])),
     )
+
+
+def checked_begins(begins: Any) -> tuple[int, ...]:
+    """Return after how many iterations a fit came to each of its grids, or raise a ContentError."""
+    is_list = isinstance(begins, list) and all(type(begin) is int for begin in begins)
+    if not is_list or begins[:1] != [0] or begins != sorted(begins):
+        raise ContentError(f"level_begins must be integers from 0 on, ascending, got {begins!r}")
+    return tuple(begins)
 
 
 def _affine_from(rows: Any) -> Affine | None:
@@ -221,12 +235,15 @@ def _affine_from(rows: Any) -> Affine | None:
 
 def parameter_arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:
     """Return the arrays of parameters by their names, in the order of `Parameters`."""
-    return {name: getattr(parameters, name) for name in _PARAMETER_ARRAYS}
+    arrays = {name: getattr(parameters, name) for name in _PARAMETER_ARRAYS}
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
     """Return parameters from a dict of arrays by their names."""
-    named: dict[str, Any] = {name: arrays[name] for name in _PARAMETER_ARRAYS}
+    named: dict[str, Any] = {
+        name: arrays[name] for name in _PARAMETER_ARRAYS if name in arrays or name != "background"
+    }
     return Parameters(**named)
 
 

@@ -85,6 +85,39 @@ def write_latents(
     write_table(path, names, columns | dict(more or {}))
 
 
+def pose_columns(names: Sequence[str], poses: Float64Array | None) -> dict[str, Sequence[Any]]:
+    """Return poses (N, P) as columns of a table, by the names of their coordinates."""
+    if poses is None:
+        return {}
+    return {name: column.tolist() for name, column in zip(names, poses.T, strict=True)}
+
+
+def read_poses(path: str | os.PathLike[str], names: Sequence[str]) -> Float64Array | None:
+    """Return the poses (N, P) in a table; None if it has no column of a pose.
+
+    Parameters
+    ----------
+    path : path
+    names : P strings
+        Of the coordinates of poses: see `geometry.pose.pose_names`.
+
+    Raises
+    ------
+    TableError
+        If the table has some of the columns and not all, or a number is missing.
+    """
+    table = read_participants(path)
+    missing = [name for name in names if name not in table.columns]
+    if len(missing) == len(names):
+        return None
+    if missing:
+        raise TableError(f"{path} lacks {', '.join(missing)} of the poses: make it with this model")
+    poses = np.stack([table.covariate(name) for name in names], axis=1)
+    if not np.isfinite(poses).all():
+        raise TableError(f"{path}: a number of a pose is missing or infinite: leave the image out")
+    return poses
+
+
 def read_latents(path: str | os.PathLike[str], n_latents: int) -> tuple[list[str], Float64Array]:
     """Return the names and the latents in a table.
 

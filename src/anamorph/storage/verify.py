@@ -16,7 +16,7 @@ KINDS = {
     checkpoint.KIND: checkpoint.VERSION,
     "federation checkpoint": 1,
     "site latents": 1,
-    "latents": 1,
+    "latents": 2,
 }
 
 

@@ -1,6 +1,7 @@
 """Attacks found by an adversary who read the program: each once worked against unmodified sites."""
 
 import json
+import secrets
 
 import numpy as np
 import pytest
@@ -15,13 +16,19 @@ from anamorph.federation import (
     simulated_sites,
     split_images,
 )
+from anamorph.federation.coordinator.round import Round as CoordinatorRound
 from anamorph.federation.coordinator.sites import FederatedSites
+from anamorph.federation.masking.checksums import digest_of
 from anamorph.federation.masking.field import PRIME
 from anamorph.federation.masking.fixed_point import from_fixed_point, to_fixed_point
+from anamorph.federation.protocol.binding import statement
 from anamorph.federation.protocol.bounds import Bounds
-from anamorph.federation.protocol.errors import MessageError
+from anamorph.federation.protocol.errors import MessageError, StaleStepError
+from anamorph.federation.protocol.shared_state import shared_arrays, shared_facts
 from anamorph.federation.protocol.sketches import summary
 from anamorph.federation.protocol.wire import pack, unpack
+from anamorph.federation.site import replica
+from anamorph.federation.site.ledger import Ledger
 from anamorph.images.collection import open_images
 from anamorph.model.generator import Generator
 from anamorph.storage.modelfile import parameter_arrays
@@ -286,3 +293,128 @@ def test_iterations_that_are_done_again_count(tmp_path):
     with pytest.raises(PolicyError, match="at most 14 iterations of this fit"):
         fit(Meddling(inner, hear=hear), terms=Terms(patience=0.0, retries=30), n_iter=2)
     assert len(repeated) == 3 * 14
+
+
+# ---- sites that are told different things
+
+
+def equivocating(inner, monkeypatch, question):
+    """Let a colluding site commit to two random numbers, and show each to some of the others.
+
+    Each group of sites then has a challenge of its own, and draws its own witnesses. The colluder
+    signs checksums that make sums of both come out right.
+    """
+    colluder, favoured = inner._agents["site4"], "site1"
+    state = {}
+
+    def other_offer(step, offer):
+        state.setdefault(step, secrets.token_bytes(32))
+        commitment = digest_of(state[step])
+        facts = (colluder._fit.plan.name, step, offer["key"], commitment)
+        signature = colluder.identity.sign(statement("key", "site4", *facts))
+        return {"key": offer["key"], "commitment": commitment, "signature": signature}
+
+    def tell(name, message):
+        task, step = message["do"], message.get("step")
+        if task == "ask" and name == favoured and message["question"] == question:
+            changed = other_offer(step, message["offers"]["site4"])
+            return message | {"offers": message["offers"] | {"site4": changed}}
+        if task == "reveal" and name == favoured and step in state:
+            given = message["totals"]["site4"] | {"number": state[step]}
+            return message | {"totals": message["totals"] | {"site4": given}}
+        if name == favoured and message.get("masked") and step - 1 in state:
+            return message | {"masked": {}}  # another witness than the one that it has drawn
+        return None
+
+    monkeypatch.setattr(CoordinatorRound, "_check", lambda *_: None)
+    return Meddling(inner, tell)
+
+
+def test_sites_with_different_challenges_find_out(tmp_path, monkeypatch):
+    # Signatures of checksums and verdicts did not say under which challenge: a witness drawn by one
+    # group of sites, and confirmed by another, let a forged total pass at some of them.
+    inner = sites(tmp_path, n_images=16, n_sites=4)
+    with pytest.raises(VerificationError, match="was shown other random numbers than this site"):
+        fit(equivocating(inner, monkeypatch, "mean_derivatives"))
+    assert log_of(inner, "site1", "stopped")
+
+
+def test_sites_that_are_asked_for_different_groups_share_no_masks(tmp_path):
+    # The total of one group at one site and another at the others, less an honest total, is about
+    # that site alone.
+    diagnoses = (["case", "control"] * 8)[:13]
+    inner = sites(tmp_path, columns={"diagnosis": diagnoses})
+    model, _ = fit(inner, n_iter=1)
+
+    def tell(name, message):
+        if message["do"] == "ask" and name == "site1":
+            return message | {"arguments": message["arguments"] | {"groups": ["control"]}}
+        return None
+
+    cheat = Meddling(inner, tell)
+    with pytest.raises(FederationError, match="is not signed by it"):
+        federated_statistics(model, cheat, inner.names, ["case"], group_by="diagnosis")
+    assert log_of(inner, "site1", "refused")
+    released = [line["question"] for line in log_of(inner, "site1", "answered")]
+    assert "statistics" not in released
+
+
+def undecided(monkeypatch):
+    """Let every decision be one that rounding could turn: a colluding site can arrange that."""
+    monkeypatch.setattr(replica, "falls", lambda before, after, share: share == 0.0)
+
+
+def test_a_decision_that_rounding_could_turn_is_the_same_for_all_sites(tmp_path, monkeypatch):
+    # Sites at different parameters, and all at the same: the difference is about one of them.
+    undecided(monkeypatch)
+
+    def tell(name, message):
+        if message.get("decisions") and name == "site1":
+            return message | {"decisions": [not taken for taken in message["decisions"]]}
+        return None
+
+    honest = sites(tmp_path / "honest")
+    fit(honest)  # all follow the coordinator
+    inner = sites(tmp_path / "attacked")
+    with pytest.raises(FederationError, match=r"not signed by it|comes next in this fit|totals"):
+        fit(Meddling(inner, tell))
+    assert log_of(inner, "site1", "refused") + log_of(inner, "site2", "refused")
+
+
+def test_decisions_on_no_step_are_refused(tmp_path):
+    def tell(name, message):
+        if message["do"] == "ask" and message["question"] == "transform_latents":
+            return message | {"decisions": [True]}
+        return None
+
+    inner = sites(tmp_path)
+    with pytest.raises(VerificationError, match="decides on steps that this fit does not try"):
+        fit(Meddling(inner, tell))
+
+
+def test_a_site_takes_over_no_state_that_it_has_itself(tmp_path):
+    # It would compute with one that differs from that of the others by what passes for rounding.
+    inner = sites(tmp_path)
+    recorded = Recorded(inner)
+    fit(recorded)
+    agent, joined = inner._agents["site1"], recorded.last("join")
+    agent.handle(joined)
+    kept = agent._fit.store.load(3, len(agent.images))
+    at = {"fit": joined["fit"]}
+    for array, values in shared_arrays(kept.state).items():
+        block = {"do": "adopt", **at, "array": array, "start": 0, "values": values.reshape(-1)}
+        assert agent.handle(block) == {}
+    facts = shared_facts(kept.state, kept.transcript, kept.norms, kept.roster)
+    reply = agent.handle({"do": "adopted", **at, "iteration": 3, "facts": facts})
+    assert reply["error"] == "MessageError"
+    assert "has that state itself" in reply["text"]
+
+
+def test_a_site_comes_back_a_few_times_only(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl", Policy(roster_changes=2))
+    ledger.begin("fit1", {"site1": 5}, 5, "plan")
+    ledger.adopt("fit1")
+    ledger.adopt("fit1")
+    for again in (ledger, Ledger(tmp_path / "ledger.jsonl", Policy(roster_changes=2))):
+        with pytest.raises(StaleStepError, match="has come back to fit1 2 times"):
+            again.adopt("fit1")

@@ -53,7 +53,7 @@ class Conspiracy(Meddling):
         current = self.colluder._asked.round
         challenge = challenge_of(current.binding.data, current.total_digest, self.numbers)
         values = Checksums.of(challenge, [self._shifted(block) for block in current._masked])
-        claim = current.binding.statement("checksums", self.colluder.name, *values)
+        claim = current.binding.statement("checksums", self.colluder.name, challenge, *values)
         return {"values": list(values), "signature": self.colluder.identity.sign(claim)}
 
 

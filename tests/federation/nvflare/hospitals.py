@@ -10,14 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import psutil
 from PIL import Image
 
 from anamorph.federation.nvflare.consortium import Consortium
-from anamorph.federation.site.fit import Holdings
+from anamorph.federation.site.holdings import seed_of_site
 from anamorph.latents import starting_latents
 from examples.federation.rehearsal import rehearse
 
@@ -53,7 +52,7 @@ class Hospitals:
         return np.concatenate(
             [
                 starting_latents(
-                    Holdings.seed(SimpleNamespace(secret=secret(name)), seed),
+                    seed_of_site(seed, secret(name)),
                     [f"{name}/{number:02d}" for number in range(size)],
                     n_latents,
                 )

@@ -23,7 +23,7 @@ from anamorph.federation.nvflare.members import MEMBERS
 from anamorph.federation.nvflare.membership import join, renew, update
 from anamorph.federation.nvflare.processes import locked_site
 from anamorph.federation.nvflare.provision import revoke, sign_requests
-from anamorph.federation.nvflare.site_data import SiteData
+from anamorph.federation.nvflare.site_data import SiteData, read_site_data
 from examples.federation.rehearsal import rehearse
 from tests.federation.nvflare.hospitals import free_port
 
@@ -57,6 +57,21 @@ def lend(folder, n_images=4):
         Image.fromarray(np.arange(30, dtype=np.uint8).reshape(6, 5) * (number + 1)).save(path)
         files.append([str(path)])
     return SiteData(files, "gaussian")
+
+
+def test_a_site_scales_its_images_as_it_was_told(made, tmp_path):
+    kit = open_kit(shutil.copytree(made, tmp_path / "kits") / "london", as_site=True)
+    files = []
+    for number, brightness in enumerate((1, 50, 3000)):
+        path = tmp_path / f"{number}.npy"
+        np.save(path, brightness * np.arange(1, 31, dtype=np.float32).reshape(6, 5))
+        files.append([str(path)])
+    SiteData(files, "gaussian", scale="robust").write(kit)
+    images = read_site_data(kit).open_images()
+    assert images.format.scale == "robust"  # compared with that of other sites
+    first, *others = images.read(slice(None))
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=1e-6)
 
 
 def test_a_healthy_site_has_no_problem(place, tmp_path):

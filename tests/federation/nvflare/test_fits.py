@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("nvflare")
 
 from anamorph import ShapeAppearanceModel
+from anamorph.federation.site.append_only import JsonLines
 from anamorph.federation.site.audit import AuditLog
 from anamorph.images.readers import identities_of
 from tests.federation.nvflare.hospitals import (
@@ -97,6 +98,31 @@ def test_statistics_are_those_of_the_latents_of_all_sites(hospitals, pooled, tmp
             assert line["masked"]
             assert line["n_images"] == size
             assert line["fields"]["latent_scatter"] == [2, 2, 2]
+
+
+def test_private_statistics_are_those_with_noise(hospitals, pooled, tmp_path):
+    """The sites add noise, and keep account of it."""
+    pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")
+    model, table = tmp_path / "model.safetensors", tmp_path / "private.tsv"
+    pooled.save(model)
+    latents = ShapeAppearanceModel.load(model).transform(pictures(hospitals))
+    clip = 1.1 * np.linalg.norm(latents, axis=1).max()
+    finish(hospitals.statistics(model, table, "--epsilon", 1, "--clip", clip))
+    with table.open(newline="") as file:
+        rows = {row["statistic"]: row for row in csv.DictReader(file, delimiter="\t")}
+    assert [*rows] == ["mean", "mean_noise", "covariance_z1", "covariance_z2"]
+    mean = rows["mean"]
+    size = float(mean["n_images"]) / len(latents)
+    found = np.array([float(mean["z1"]), float(mean["z2"])])
+    errors = np.abs(size * found - latents.mean(axis=0))
+    # 3.73 times the sensitivity, sqrt(3) of the bound, and by one site more than is needed.
+    noise = 3.73 * np.sqrt(3) * np.sqrt(1.5) * clip / len(latents)
+    assert float(rows["mean_noise"]["z1"]) == pytest.approx(noise / size, rel=0.05)
+    assert 1e-4 * noise < errors.max() < 6 * noise
+    for kit in hospitals.kits.values():
+        records = JsonLines(kit.work / "analyses.jsonl", "the record of analyses").read()
+        (spent,) = [record for record in records if "multiplier" in record]
+        assert spent["epsilon_of_year"] == pytest.approx(1, abs=0.01)
 
 
 # ---- accidents

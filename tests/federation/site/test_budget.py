@@ -4,8 +4,10 @@ import pytest
 
 from anamorph.federation import Policy, PolicyError
 from anamorph.federation.site.budget import YEAR, Budget, Spending
+from anamorph.federation.site.ledger import Ledger
 
 NOW = 1.8e9
+COUNTS = {"site1": 5, "site2": 5, "site3": 5}
 
 
 def spent(kind, n_times, policy=None, *, time=NOW, fit=""):
@@ -69,3 +71,44 @@ def test_a_fit_of_few_iterations_may_ask_few_questions():
 def test_unknown_kinds_are_errors():
     with pytest.raises(ValueError, match="kind must be one of question, refusal, fit, analysis"):
         Spending(NOW, "nothing")
+
+
+# ---- beginnings, in the ledger
+
+
+def ledger_of(folder, policy, clock=lambda: NOW):
+    return Ledger(folder / "ledger.jsonl", policy, clock)
+
+
+def test_a_fit_that_the_budget_does_not_allow_does_not_begin(tmp_path):
+    ledger = ledger_of(tmp_path, Policy(minimum_images=1, fits=1))
+    ledger.begin("fit1", COUNTS, 5, "plan1")
+    ledger.admit("fit1", 1, "moments", tuple(COUNTS), "content")
+    with pytest.raises(PolicyError, match="1 different fits in all"):
+        ledger.begin("fit2", COUNTS, 5, "plan2")
+    ledger.begin("fit1", COUNTS, 5, "plan1")  # it is resumed
+
+
+@pytest.mark.parametrize("n_iter", [5, None])
+def test_names_that_are_never_asked_about_are_few(tmp_path, n_iter):
+    # Otherwise whoever joins under ever new names fills the disk of a site, and nothing counts it.
+    times = [NOW]
+    ledger = ledger_of(tmp_path, Policy(minimum_images=1), lambda: times[0])
+    for number in range(20):
+        ledger.begin(f"fit{number}", COUNTS, n_iter, f"plan{number}")
+    for again in (ledger, ledger_of(tmp_path, Policy(), lambda: times[0])):
+        with pytest.raises(PolicyError, match="20 fits and analyses began here"):
+            again.begin("fit20", COUNTS, n_iter, "plan20")
+    ledger.begin("fit3", COUNTS, n_iter, "plan3")  # known already
+    times[0] += 1.1 * YEAR
+    ledger.begin("fit20", COUNTS, n_iter, "plan20")
+
+
+def test_a_fit_does_not_go_back_without_end(tmp_path):
+    ledger = ledger_of(tmp_path, Policy(minimum_images=1))
+    ledger.begin("fit1", COUNTS, 0, "plan")
+    for step in range(1, 101):
+        ledger.take_step("fit1", step)
+    for again in (ledger, ledger_of(tmp_path, Policy())):
+        with pytest.raises(PolicyError, match="gone back in it 100 times"):
+            again.take_step("fit1", 101)

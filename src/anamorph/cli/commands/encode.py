@@ -40,9 +40,11 @@ def encode(
 ) -> None:
     """Find the latents of images: a few numbers for each, in a table.
 
-    The table has a row for every image: participant_id, then z1, z2, ...
+    The table has a row for every image: participant_id, then z1, z2, ... and
+    its pose, where the model was fitted with --align: shifts in mm, turns in
+    radian, logarithms of sizes.
     """
-    from anamorph.storage.tables import check_names, write_latents
+    from anamorph.storage.tables import check_names, pose_columns, write_latents
 
     model = model_arguments.load()
     found = given.find()
@@ -51,7 +53,9 @@ def encode(
     files = given.open_for(model, found)
     with messages.counting(f"Encoding {counted(len(found), 'image')}"):
         encoded = model.encode(files)
-    more = {"log_evidence": encoded.log_evidence.tolist()} if evidence else {}
+    more = pose_columns(model.pose_names_, encoded.poses)
+    if evidence:
+        more["log_evidence"] = encoded.log_evidence.tolist()
     write_latents(output, found.names, encoded.latents, more)
     messages.wrote(output)
     messages.result(

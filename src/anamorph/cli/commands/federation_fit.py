@@ -45,7 +45,9 @@ Timeout = Annotated[
 
 
 # The sites say what their images are, and where they compute.
-@command_with_settings(but=("likelihood", "labels", "device", "memory_budget", "channel_axis"))
+@command_with_settings(
+    but=("likelihood", "labels", "device", "memory_budget", "channel_axis", "levels")
+)
 def fit(
     kit: CoordinatorKit,
     output: Annotated[

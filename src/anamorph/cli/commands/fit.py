@@ -190,11 +190,12 @@ def _write(
     identity: str,
 ) -> None:
     """Write model and latents and remove the checkpoint, all of it or nothing."""
-    from anamorph.storage.tables import write_latents
+    from anamorph.storage.tables import pose_columns, write_latents
 
+    poses = pose_columns(model.pose_names_, model.poses_)
     writers: dict[Path, Callable[[Path], object]] = {
         paths["model"]: model.save,
-        paths["table"]: lambda path: write_latents(path, found.names, model.latents_),
+        paths["table"]: lambda path: write_latents(path, found.names, model.latents_, poses),
     }
     try:
         outputs.commit(writers, checkpoint, identity)

@@ -48,7 +48,8 @@ def reconstruct(
 
     Each goes to a file of its name and _reconstruction (or _shape,
     _appearance): NIfTI in the space of the images, PNG if they were pictures,
-    else .npy.
+    else .npy. Images come back in their own pose; latents without poses in
+    that of the template.
     """
     from anamorph.model.checks import check_choice
 
@@ -59,10 +60,10 @@ def reconstruct(
     paths = paths_in(output, source.names, _ENDINGS[part] + written.suffix)
     model_arguments.reserve(paths, source.inputs)
     grids = source.input_grids(model) if on_input_grid else None
-    codes = source.find(range(len(paths)))
+    codes, poses = source.encode(range(len(paths)))
 
     def expected(some: slice) -> Array:
-        return model.expected_images(codes[some], part)
+        return model.expected_images(codes[some], part, None if poses is None else poses[some])
 
     with messages.counting(f"Reconstructing {counted(len(paths), 'image')}"):
         write_images(model, written, paths, expected, grids)

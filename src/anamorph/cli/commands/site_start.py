@@ -14,7 +14,7 @@ from anamorph.cli.terminal.errors import CommandError, require_nvflare
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.settings import chosen_likelihood, parse_memory
-from anamorph.model.hyperparameters import checked_arguments
+from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 
 if TYPE_CHECKING:
     from anamorph.federation.nvflare.kit import Kit
@@ -66,6 +66,15 @@ def start(
             "once for more. By default none.",
         ),
     ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            metavar=HYPERPARAMETERS["scale"].typed,
+            rich_help_panel=options.IMAGES,
+            help=f"{HYPERPARAMETERS['scale'].help}; the same at all sites. By default "
+            f"{HYPERPARAMETERS['scale'].none_means}.",
+        ),
+    ] = None,
     resample: options.Resample = False,
     pad: options.Pad = 0,
     channel_axis: options.ChannelAxis = None,
@@ -84,6 +93,7 @@ def start(
     from anamorph.federation.nvflare.kit import open_kit
     from anamorph.federation.nvflare.processes import run_site
     from anamorph.federation.nvflare.site_data import SiteData
+    from anamorph.images.intensity import checked_scale
     from anamorph.likelihoods import DEFAULT
 
     with talking("site start", quiet, False) as messages:
@@ -104,6 +114,7 @@ def start(
             memory_budget=None if memory is None else parse_memory("--memory", memory),
             n_threads=threads,
             device=device or "cpu",
+            scale=checked_scale(scale),
             columns=columns_of(found, participants, column or [], "--column names columns"),
         )
         _check(lent, opened.name, messages)

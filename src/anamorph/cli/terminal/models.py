@@ -98,16 +98,21 @@ class LatentSource:
     names : N strings
     inputs : list of Path
         The files that are read.
-    find : callable
-        Returns the latents (n, K) of images with given numbers.
+    encode : callable
+        Returns the latents (n, K) of images with given numbers, and their poses (n, P) where the
+        model has poses and they are known.
     grids : list of Grid, optional
         Grids of the files of the images; None, by default, if latents come from a table.
     """
 
     names: list[str]
     inputs: list[Path]
-    find: Callable[[Sequence[int]], Float64Array]
+    encode: Callable[[Sequence[int]], tuple[Float64Array, Float64Array | None]]
     grids: list[Grid] | None = None
+
+    def find(self, numbers: Sequence[int]) -> Float64Array:
+        """Return the latents (n, K) of images with given numbers."""
+        return self.encode(numbers)[0]
 
     def input_grids(self, model: ShapeAppearanceModel) -> list[Grid]:
         """Return the grids of the files of images, or raise an error if they have none."""
@@ -128,23 +133,28 @@ def latent_source(
     model: ShapeAppearanceModel, given: ImageArguments, table: Path | None, messages: Messages
 ) -> LatentSource:
     """Return the latents of a table or of images; exactly one of them must be given."""
-    from anamorph.storage.tables import read_latents
+    from anamorph.storage.tables import read_latents, read_poses
 
     if bool(given.arguments) == (table is not None):
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
-        return LatentSource(
-            names, [table, *given.inputs(None)], lambda numbers: latents[list(numbers)]
-        )
+        poses = read_poses(table, model.pose_names_)
+
+        def look_up(numbers: Sequence[int]) -> tuple[Float64Array, Float64Array | None]:
+            some = list(numbers)
+            return latents[some], None if poses is None else poses[some]
+
+        return LatentSource(names, [table, *given.inputs(None)], look_up)
     found = given.find()
     opened = given.open_for(model, found)  # checks all headers before the work begins
     grids = [opened.grid_of(n) for n in range(len(opened))]
 
-    def encode(numbers: Sequence[int]) -> Float64Array:
+    def encode(numbers: Sequence[int]) -> tuple[Float64Array, Float64Array | None]:
         files = given.open_for(model, found.take(numbers))
         with messages.counting(f"Encoding {counted(len(numbers), 'image')}"):
-            return model.transform(files)
+            encoded = model.encode(files)
+        return encoded.latents, encoded.poses
 
     return LatentSource(found.names, given.inputs(found), encode, grids)
 

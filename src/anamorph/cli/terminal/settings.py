@@ -232,10 +232,23 @@ def parse_weight(flag: str, text: str) -> float | str:
         raise typer.BadParameter(f"{text!r} must be a number or auto", param_hint=flag) from None
 
 
+def parse_count(flag: str, text: str) -> int | str:
+    """Return a whole number, or the word auto."""
+    if text == AUTO:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} must be a whole number or auto", param_hint=flag
+        ) from None
+
+
 #: What reads the texts, by what the help calls them, without a number in front.
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
     "NUMBERS": parse_numbers,
     "K": parse_components,
     "SIZE": parse_memory,
     "WEIGHT": parse_weight,
+    "COUNT": parse_count,
 }

@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from anamorph.arrays.column_sums import is_large
 from anamorph.arrays.mapped import let_go
 from anamorph.federation.coordinator.sites import FederatedSites
 from anamorph.federation.protocol.bounds import Bounds
 from anamorph.federation.protocol.errors import SitesLostError
 from anamorph.federation.protocol.plan import Plan, regrouped_transcript
+from anamorph.federation.protocol.shared_state import shared_arrays, shared_facts
 from anamorph.federation.protocol.wire import Message
 from anamorph.fitting.em import Fit
 from anamorph.fitting.state import State
@@ -166,18 +165,9 @@ class FederatedCheckpoints:
         """Send a site that was away where the fit stands."""
         if name in standing.roster:
             raise SitesLostError({name: f"it has lost its state after iteration {standing.n_done}"})
-        arrays, facts = state_tensors(standing.state)
-        numbers = [facts["log_determinant_sum"], *facts["objective"]]
-        shared = {
-            "iteration": standing.n_done,
-            "n_images": standing.state.latents.n_images,
-            "transcript": standing.transcript,
-            "norms": dict(standing.norms),
-            "roster": list(standing.roster),
-        }
-        arrays["step"] = np.array([facts["step"]])
-        arrays["numbers"] = np.array(numbers, np.float64)
-        self._sites.send_state(name, standing.n_done, arrays, shared)
+        state = standing.state
+        facts = shared_facts(state, standing.transcript, standing.norms, standing.roster)
+        self._sites.send_state(name, standing.n_done, shared_arrays(state), facts)
 
 
 def _noted_change(standing: Standing, roster: Sequence[str]) -> str:

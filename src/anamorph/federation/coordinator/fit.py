@@ -30,7 +30,7 @@ from anamorph.federation.protocol.wire import Message
 from anamorph.fitting.em import Fit
 from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.state import State
-from anamorph.model.checks import checked_seed
+from anamorph.model.checks import ArgumentError, checked_seed
 from anamorph.model.settings import checked_settings
 from anamorph.storage.checkpoint import fit_fingerprint
 
@@ -128,6 +128,10 @@ def federated_fit(
     FederationError
         The refusal of a site, with its name.
     """
+    if model.levels != 1:
+        raise ArgumentError(
+            f"levels must be 1 in a federation, whose sites agree on one grid, got {model.levels!r}"
+        )
     terms = terms or Terms()
     if terms.is_secure:
         check_enough_sites(len(sites))
@@ -135,6 +139,11 @@ def federated_fit(
     description = _described(transport, names, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
+    if settings.has_poses:
+        raise ArgumentError(
+            f"align must be 'none' across sites, got {settings.align!r}: poses are found on one "
+            "machine or on a cluster; have every site align its images to the same template first"
+        )
     seed = checked_seed(model.random_state)
     name = fit_fingerprint(settings, seed, n_bytes=8)  # the same whenever the fit is resumed
     holdings = _agreed_holdings(description, names, checkpoint)

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anamorph.arrays.typing import Float64Array
 from anamorph.federation.coordinator.calls import call_sites
 from anamorph.federation.coordinator.round import Round
 from anamorph.federation.protocol.agreement import Agreement
 from anamorph.federation.protocol.answers import AnswerSchema
-from anamorph.federation.protocol.binding import Binding, next_transcript
+from anamorph.federation.protocol.binding import Binding, concluded_transcript
 from anamorph.federation.protocol.bounds import Bounds
 from anamorph.federation.protocol.plan import analysis_transcript
 from anamorph.federation.protocol.questions import answer_shapes
@@ -84,10 +85,10 @@ class FederatedSites:
         self._is_secure, self._timeout = is_secure, timeout
         self._offers: dict[str, Message] = {}
         self._parameters: Parameters | None = None
+        self._model: Float64Array | None = None
         self._is_new = False
         self._decisions: list[bool] = []
         self._last: Round | None = None
-        self._verdicts: dict[str, bytes] = {}
 
     # ---- the roster, and the state to start from
 
@@ -122,7 +123,7 @@ class FederatedSites:
         self._begin({name: reply["offer"] for name, reply in replies.items()})
 
     def _begin(self, offers: dict[str, Message]) -> None:
-        self._offers, self._last, self._verdicts = offers, None, {}
+        self._offers, self._last = offers, None
         self._decisions, self._parameters = [], None
 
     def send_state(
@@ -153,8 +154,9 @@ class FederatedSites:
     def open_model(self, names: Sequence[str], parameters: Parameters) -> None:
         """Ask the named sites to open a model that they have computed, for an analysis."""
         self.roster = tuple(sorted(names))
+        self._model = summary(parameter_arrays(parameters))
         message = {
-            "summary": summary(parameter_arrays(parameters)),
+            "summary": self._model,
             "roster": list(self.roster),
             "holdings": self.holdings,
         }
@@ -165,7 +167,6 @@ class FederatedSites:
             self.step = max(int(reply["step"]) for reply in replies.values())
         self._begin({name: reply["offer"] for name, reply in replies.items()})
         self._parameters = parameters
-        self.transcript = analysis_transcript(self._fit, self.agreement)
 
     # ---- questions and sums
 
@@ -196,7 +197,7 @@ class FederatedSites:
             question,
             self.roster,
             self._is_secure,
-            self._current_transcript(),
+            self._transcript_of(arguments, is_analysis),
             self.bounds.exponents(question, limits, schema, n_images),
         )
         current = Round(binding, schema, self._call, self._offers)
@@ -221,11 +222,18 @@ class FederatedSites:
         )
         return self.bounds.learn(question, total)
 
-    def _current_transcript(self) -> str:
-        """Return the transcript with the last question, which sites have by now."""
+    def _current_transcript(self, decisions: Sequence[bool]) -> str:
+        """Return the transcript with the last question and what was decided after it."""
         if self._last is not None:
-            self.transcript = next_transcript(self.transcript, self._last.fact)
+            self.transcript = concluded_transcript(self.transcript, self._last.fact, decisions)
         return self.transcript
+
+    def _transcript_of(self, arguments: Mapping[str, Any], is_analysis: bool) -> str:
+        """Return the digest of all that led to a question."""
+        if not is_analysis:
+            return self._current_transcript(self._decisions)
+        assert self._model is not None
+        return analysis_transcript(self._fit, self.agreement, self._model, arguments)
 
     def complete(self) -> None:
         """Have sites use the last total, and keep their state after the iteration."""
@@ -234,7 +242,7 @@ class FederatedSites:
         verdicts = self._last.settle()
         decisions, self._decisions = self._decisions, []
         self._call_all("keep", step=self.step, decisions=decisions, verdicts=verdicts)
-        self._current_transcript()
+        self._current_transcript(decisions)
         self._last = None
 
     def _summary(self) -> NDArray[Any] | None:

@@ -63,6 +63,8 @@ class Acquaintance:
             Empty, or the refusal.
         """
         try:
+            if self._met:  # a coordinator that repeats it could fill the audit log with notices
+                raise MessageError("this site has met the others of this job already")
             introductions, now = message.get("introductions"), message.get("time")
             if not isinstance(introductions, dict) or not isinstance(now, float):
                 raise MessageError("'meet' needs introductions and the time of the coordinator")

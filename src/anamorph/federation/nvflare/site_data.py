@@ -37,6 +37,8 @@ class SiteData:
     memory_budget, n_threads : int or None, default None
         As in `ShapeAppearanceModel`.
     device : {"cpu", "cuda", "auto"}, default "cpu"
+    scale : str, float or None, default None
+        How intensities are scaled, as in `FileImages`; the same at all sites.
     columns : dict of lists of str, default empty
         Columns by which analyses may group or weight: a text for every image, by name.
     """
@@ -52,6 +54,7 @@ class SiteData:
     memory_budget: int | None = None
     n_threads: int | None = None
     device: str = "cpu"
+    scale: str | float | None = None
     columns: dict[str, list[str]] = field(default_factory=dict)
 
     def write(self, kit: Kit) -> None:
@@ -79,6 +82,7 @@ class SiteData:
             resample=self.resample,
             pad=self.pad,
             cache=self.cache,
+            scale=self.scale,
         )
 
     def read_policy(self) -> Policy:

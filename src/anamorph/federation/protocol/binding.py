@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,8 +70,23 @@ def statement(kind: str, site: str, *facts: str | int | bytes) -> bytes:
     return json.dumps([f"anamorph {kind}", site, *plain]).encode()
 
 
+def concluded_transcript(transcript: str, fact: bytes, decisions: Sequence[bool]) -> str:
+    """Return the transcript after a question.
+
+    Parameters
+    ----------
+    transcript : str
+    fact : bytes
+        The question and the digest of its total.
+    decisions : list of bool
+        Which steps were taken after it. Where rounding could turn a step, the coordinator decides:
+        without this, it could tell each site something else, and single one out.
+    """
+    return next_transcript(transcript, fact, bytes(decisions))
+
+
 def next_transcript(transcript: str, *facts: bytes) -> str:
-    """Return the transcript after some facts, such as a question and the digest of its total."""
+    """Return the transcript after some facts."""
     digest = hashlib.blake2b(transcript.encode(), digest_size=32)
     for fact in facts:
         digest.update(len(fact).to_bytes(8, "little") + fact)

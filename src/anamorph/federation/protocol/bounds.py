@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.typing import Array
 from anamorph.federation.protocol.answers import N_IMAGES, AnswerSchema
 from anamorph.federation.protocol.errors import MessageError, VerificationError
 from anamorph.federation.protocol.questions import NORMS
@@ -41,6 +41,9 @@ MOST_WEIGHT = 2.0**20
 #: Two parties may round a bound to neighbouring powers of two.
 _EXPONENT_SLACK = 1
 _ROUNDING = 1.01
+# Share of its bound by which a sum may be wrong that is added up in fixed and in floating point.
+_SLACK = 1e-6
+_NOT_NEGATIVE = {*NORMS, "count", "squares", "observed", "n_unimproved", "errors_by_weight"}
 
 
 class Bounds:
@@ -97,7 +100,17 @@ class Bounds:
             covariance=1.01 * float(covariance.diagonal().max()),
             squares=squares,
             errors=self._settings.n_channels * squares * float(parameters.noise_precision.max()),
+            most_log_likelihood=self._log_likelihood_of_perfect_model(parameters),
         )
+
+    def _log_likelihood_of_perfect_model(self, parameters: Parameters) -> float:
+        """Return ln p(f | z) of an image that the model shows exactly: of no other is it larger."""
+        likelihood, precision = self._settings.likelihood, parameters.noise_precision
+        if not likelihood.has_noise:
+            return 0.0  # probabilities
+        observed = np.where(precision > 2 * np.pi, math.prod(self._settings.space), 0)
+        density = likelihood.log_likelihood_of_sums(np.zeros(len(precision)), observed, precision)
+        return self._settings.decimation * density
 
     def _extremes(self, generator: Generator, question: str) -> list[float]:
         """Return norms of derivatives, and log-likelihoods, of images as extreme as can be."""
@@ -195,19 +208,21 @@ class Bounds:
         for name, bound in self.of_fields(question, limits, schema).items():
             if name == N_IMAGES:
                 continue
-            largest = (
-                _largest_norm(sums[name])
-                if name in ("gradient", "hessian")
-                else (_largest_entry(sums[name]))
-            )
-            if name in NORMS and float(sums[name]) < 0:
+            most, field = n_images * bound, sums[name]
+            if name in _NOT_NEGATIVE and np.min(field, initial=0.0) < -_SLACK * most:
                 raise VerificationError(
                     f"{name} in the total of {question} is negative: a site answered wrong numbers"
                 )
-            if largest > _ROUNDING * n_images * bound:
+            if _largest(name, field) > _ROUNDING * most:
                 raise VerificationError(
-                    f"{name} in the total of {question} is {largest:.3g}, more than {n_images} "
-                    f"images can add up to: a site answered wrong numbers"
+                    f"{name} in the total of {question} is {_largest(name, field):.3g}, more than "
+                    f"{n_images} images can add up to: a site answered wrong numbers"
+                )
+            perfect = n_images * limits.most_log_likelihood
+            if name == "log_likelihood" and float(field) > perfect + _SLACK * most:
+                raise VerificationError(
+                    f"{name} in the total of {question} is {float(field):.7g}, and that of a "
+                    f"perfect model is {perfect:.7g}: a site answered wrong numbers"
                 )
 
     def learn(self, question: str, sums: Sums) -> Sums:
@@ -236,10 +251,8 @@ def _norm_of(fields: Array) -> float:
     return float(np.linalg.norm(fields.reshape(len(fields), -1).astype(np.float64), axis=1).max())
 
 
-def _largest_norm(field: Float64Array) -> float:
-    """Return the largest norm of the columns (n, ...) of a sum."""
-    return max((float(np.linalg.norm(column)) for column in field), default=0.0)
-
-
-def _largest_entry(field: Any) -> float:
+def _largest(name: str, field: Any) -> float:
+    """Return what is bounded of a sum: of derivatives the norm of a column, or else an entry."""
+    if name in ("gradient", "hessian"):
+        return max((float(np.linalg.norm(column)) for column in field), default=0.0)
     return float(np.abs(field).max()) if np.size(field) else 0.0

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
+import numpy as np
+
+from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.agreement import Agreement
 from anamorph.federation.protocol.binding import next_transcript
 from anamorph.fitting.run import Ending
@@ -51,7 +55,23 @@ def regrouped_transcript(transcript: str, roster: Sequence[str]) -> str:
     return next_transcript(transcript, json.dumps(list(roster)).encode())
 
 
-def analysis_transcript(name: str, agreement: Agreement) -> str:
-    """Return the transcript of an analysis."""
-    facts = [name, dict(agreement.counts), agreement.exponent]
-    return next_transcript("", json.dumps(facts).encode())
+def analysis_transcript(
+    name: str, agreement: Agreement, model: Float64Array, arguments: Mapping[str, Any]
+) -> str:
+    """Return the transcript of an analysis: sites that are asked different things share no masks.
+
+    Otherwise a total over one group at one site and another group at the others, less the honest
+    total, would be about that site alone.
+
+    Parameters
+    ----------
+    name : str
+    agreement : Agreement
+    model : (n, 3)
+        Summary of the model, as the coordinator sent it.
+    arguments : dict
+        Of the question.
+    """
+    facts = [name, dict(agreement.counts), agreement.exponent, dict(arguments)]
+    asked = json.dumps(facts, sort_keys=True).encode()
+    return next_transcript("", asked, np.ascontiguousarray(model, np.float64).tobytes())

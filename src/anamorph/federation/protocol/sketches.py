@@ -7,6 +7,7 @@ that cheats.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,27 +37,30 @@ def summary(arrays: Mapping[str, NDArray[Any]]) -> Float64Array:
     return np.array(rows)
 
 
-def differ(own: Float64Array, given: Float64Array, sizes: Float64Array) -> bool:
-    """Tell whether two summaries are of parameters that differ by more than rounding.
+def digest_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return a digest of arrays, to the last bit."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays.values():
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def differ(arrays: Mapping[str, NDArray[Any]], given: Float64Array) -> bool:
+    """Tell whether arrays differ by more than rounding from those that a summary is of.
 
     Parameters
     ----------
-    own, given : (n, 3)
-        Given may be anything.
-    sizes : (n,)
-        Number of entries of each array.
+    arrays : dict of arrays
+    given : array
+        Any, from somebody else.
     """
+    own, sizes = summary(arrays), np.array([arrays[name].size for name in sorted(arrays)])
     if given.shape != own.shape or not np.isfinite(given).all():
         return True
     norms = np.maximum(own[:, 1], 1e-6)
     sums = norms * np.sqrt(np.maximum(sizes, 1))  # no sum exceeds this
     scale = np.stack([sums, norms, sums], axis=1)
     return bool((np.abs(own - given) > TOLERANCE * scale).any())
-
-
-def array_sizes(arrays: Mapping[str, NDArray[Any]]) -> Float64Array:
-    """Return the number of entries of each array, in the order of a summary."""
-    return np.array([arrays[name].size for name in sorted(arrays)], np.float64)
 
 
 def sketch(arrays: Mapping[str, NDArray[Any]], seed: bytes) -> Float64Array:
@@ -77,8 +81,8 @@ def sketch(arrays: Mapping[str, NDArray[Any]], seed: bytes) -> Float64Array:
 def sketches_differ(own: Float64Array, given: Float64Array) -> bool:
     """Tell whether two sketches under one seed are of arrays that differ by more than rounding.
 
-    A projection of a difference d is normal with standard deviation |d|: that all sixteen are below
-    a tenth of the tolerance by chance has a probability of 2e-14 where |d| is the tolerance.
+    A projection of a difference d is normal with standard deviation |d|: where |d| is ten times the
+    tolerance, all sixteen are below it by chance with a probability of 3e-18.
     """
     if given.shape != own.shape or not np.isfinite(given).all():
         return True

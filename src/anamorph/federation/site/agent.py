@@ -8,7 +8,6 @@ any failure it restores the state after an iteration, and continues with a new s
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import os
@@ -37,17 +36,19 @@ from anamorph.federation.protocol.identity import Identity
 from anamorph.federation.protocol.plan import Plan
 from anamorph.federation.protocol.questions import check_arguments
 from anamorph.federation.protocol.schemas import check_message
-from anamorph.federation.protocol.sketches import array_sizes, differ, summary
+from anamorph.federation.protocol.sketches import differ
 from anamorph.federation.protocol.wire import Message
 from anamorph.federation.site.analysis import SiteAnalysis, find_model
+from anamorph.federation.site.asked import Asked
 from anamorph.federation.site.audit import AuditLog
-from anamorph.federation.site.fit import Holdings, SiteFit
+from anamorph.federation.site.fit import SiteFit
+from anamorph.federation.site.holdings import Holdings
 from anamorph.federation.site.ledger import Ledger
+from anamorph.federation.site.part import Part
 from anamorph.federation.site.policy import Policy
 from anamorph.federation.site.replica import Question
 from anamorph.federation.site.returning import ReturningState, signed_sketch
 from anamorph.federation.site.round import Offer, Round
-from anamorph.fitting.limits import Limits
 from anamorph.fitting.run import Ending
 from anamorph.images.collection import ImageCollection
 from anamorph.likelihoods import LIKELIHOODS
@@ -130,7 +131,7 @@ class SiteAgent:
         self._analysis: SiteAnalysis | None = None
         self._returning: ReturningState | None = None
         self._offer: Offer | None = None
-        self._asked: _Asked | None = None
+        self._asked: Asked | None = None
         self._tasks: dict[str, Callable[[Message], Message]] = {
             "describe": self._describe,
             "join": self._join,
@@ -356,10 +357,14 @@ class SiteAgent:
         return {}
 
     def _adopted(self, message: Message) -> Message:
-        self._joined(message)
+        fit, iteration = self._joined(message), message["iteration"]
         if self._returning is None:
             raise StaleStepError("no state was sent to this site")
-        return {"nonce": self._returning.complete(message["facts"], message["iteration"])}
+        nonce = self._returning.complete(message["facts"], iteration)
+        own = fit.store.load(iteration, len(self.images))
+        if own is not None and own.is_own and own.transcript == message["facts"]["transcript"]:
+            raise MessageError("this site has that state itself, and takes no other for it")
+        return {"nonce": nonce}
 
     def _confirm(self, message: Message) -> Message:
         fit, returning = self._joined(message), self._returning
@@ -371,6 +376,7 @@ class SiteAgent:
         kept = returning.confirmed(
             self.identity, fit.plan.name, message["roster"], message["sketches"]
         )
+        self._ledger.adopt(fit.plan.name)
         fit.store.save(kept)
         self.audit.write(event="adopted", fit=fit.plan.name, iteration=len(kept.state.objective))
         return {}
@@ -395,6 +401,7 @@ class SiteAgent:
             name,
             settings,
             parameters,
+            message["summary"],
             fit,
             agreement,
             roster,
@@ -440,10 +447,10 @@ class SiteAgent:
         sealed = current.seal(part.answer(question, limits))
         earlier = self._asked
         before = None if earlier is None or earlier.round.is_accepted else earlier.round
-        self._asked = _Asked(part, question, limits, current, before)
+        self._asked = Asked(part, question, limits, current, before)
         return {**sealed, "verdict": verdict}
 
-    def _part(self, message: Message) -> SiteFit | SiteAnalysis:
+    def _part(self, message: Message) -> Part:
         """Return the fit or analysis that a message is about."""
         analysis = self._analysis
         if analysis is not None and analysis.name == message["fit"]:
@@ -454,7 +461,7 @@ class SiteAgent:
             raise MessageError("questions of a fit take no arguments: sites know what they are")
         return self._joined(message)
 
-    def _expected(self, part: SiteFit | SiteAnalysis, message: Message) -> Question:
+    def _expected(self, part: Part, message: Message) -> Question:
         """Return the question that comes next here, if it is the one that is asked."""
         question = part.question()
         if question.name != message["question"]:
@@ -462,12 +469,12 @@ class SiteAgent:
                 f"{message['question']} is asked, but {question.name} comes next in this fit"
             )
         given = message["summary"]
-        if question.parameters is not None and given is not None:
-            arrays = parameter_arrays(question.parameters)
-            if differ(summary(arrays), given, array_sizes(arrays)):
-                raise VerificationError(
-                    "the parameters of the coordinator are not those that follow from the totals"
-                )
+        if question.parameters is None or given is None:
+            return question
+        if differ(parameter_arrays(question.parameters), given):
+            raise VerificationError(
+                "the parameters of the coordinator are not those that follow from the totals"
+            )
         return question
 
     def _conclude(self, message: Message) -> bytes | None:
@@ -477,8 +484,15 @@ class SiteAgent:
             return None
         if message["checksums"] is None:
             raise StaleStepError("the checksums of the question before are missing")
-        verdict = asked.settle(message["checksums"], message["masked"])
+        verdict = self._settled(asked, message)
         asked.give(message["decisions"])
+        return verdict
+
+    def _settled(self, asked: Asked, message: Message) -> bytes | None:
+        """Check the checksums of a question; return the verdict of this site if it is a witness."""
+        verdict = asked.settle(message["checksums"], message["masked"])
+        if verdict is not None:
+            self._note("witnessed", asked, of=asked.round.witnessed)
         return verdict
 
     def _block(self, message: Message) -> Message:
@@ -490,11 +504,16 @@ class SiteAgent:
         if index == 0:
             self._record(asked)
         else:
-            self.audit.write(event="sent", fit=message["fit"], step=message["step"], block=index)
+            self._note("sent", asked, block=index)
         return {"block": block}
 
     def _total(self, message: Message) -> Message:
-        return self._current(message).round.take_total(message["index"], message["block"])
+        """Take a block of the total; after the last, sign what has arrived."""
+        asked = self._current(message)
+        reply = asked.round.take_total(message["index"], message["block"])
+        if reply:
+            self._note("signed", asked, total=asked.digest)
+        return reply
 
     def _reveal(self, message: Message) -> Message:
         """Check that all saw the same total; sign checksums, and offer the next key."""
@@ -509,27 +528,29 @@ class SiteAgent:
 
     def _settle(self, message: Message) -> Message:
         """Check the checksums of the last question of an iteration or analysis."""
-        asked = self._current(message)
-        return {"verdict": asked.settle(message["checksums"], message["masked"])}
+        return {"verdict": self._settled(self._current(message), message)}
 
     def _keep(self, message: Message) -> Message:
         """Use the total of the last question, which completes an iteration or analysis."""
         asked = self._current(message)
         asked.round.accept(message["verdicts"])
         asked.give(message["decisions"])
-        self.audit.write(
-            event="verified", fit=message["fit"], step=message["step"], total=asked.digest
-        )
+        self._note("verified", asked, total=asked.digest)
         iterations = [] if self._fit is None else self._fit.store.iterations()
         return {"iterations": iterations}
 
-    def _current(self, message: Message) -> _Asked:
+    def _current(self, message: Message) -> Asked:
         asked = self._asked
         if asked is None or (message["fit"], message["step"]) != asked.place:
             raise StaleStepError(f"this site does not work on step {message['step']}")
         return asked
 
-    def _record(self, asked: _Asked) -> None:
+    def _note(self, event: str, asked: Asked, **facts: Any) -> None:
+        """Write a line about a phase of a question, before what it is about leaves."""
+        fit, step = asked.place
+        self.audit.write(event=event, fit=fit, step=step, **facts)
+
+    def _record(self, asked: Asked) -> None:
         schema, binding = asked.round.schema, asked.round.binding
         self.audit.write(
             event="answered",
@@ -545,76 +566,6 @@ class SiteAgent:
             parameters=asked.parameters_digest,
             answer=asked.round.answer_digest.hex(),
         )
-
-
-class _Asked:
-    """A question that is being answered, and the one before until its witnesses have spoken.
-
-    Parameters
-    ----------
-    part : SiteFit or SiteAnalysis
-    question : Question
-    limits : Limits
-    current : Round
-    before : Round or None
-        That of the question before, whose total is used already but not confirmed by witnesses.
-    """
-
-    def __init__(
-        self,
-        part: SiteFit | SiteAnalysis,
-        question: Question,
-        limits: Limits,
-        current: Round,
-        before: Round | None,
-    ) -> None:
-        self.round = current
-        self.place = current.binding.fit, current.binding.step
-        self.is_given = False
-        self._part, self._question, self._limits = part, question, limits
-        self._before = before
-
-    def accept_before(self, verdicts: Mapping[str, bytes]) -> None:
-        """Check the verdicts on the question before, without which no block leaves."""
-        if self._before is not None:
-            self._before.accept(verdicts)
-            self._before = None
-            if isinstance(self._part, SiteFit):
-                self._part.keep_held()
-
-    def settle(
-        self, checksums: Mapping[str, Message], masked: Mapping[str, object]
-    ) -> bytes | None:
-        """Check the checksums, and as a witness masked answers that come with them in one block."""
-        for name, block in masked.items():
-            self.round.witness(name, 0, block)
-        return self.round.settle(checksums)
-
-    def give(self, decisions: Sequence[bool]) -> None:
-        """Give the total to the copy of the fit, if it is within bounds."""
-        total = self.round.total()
-        self._part.check_total(self._question, self._limits, total)
-        if isinstance(self._part, SiteFit):
-            fact = self.round.binding.data + self.round.total_digest
-            self._part.give(self._question, total, decisions, fact)
-            if self.round.is_accepted:
-                self._part.keep_held()
-        self.is_given = True
-
-    @property
-    def digest(self) -> str:
-        """Digest of the total."""
-        return self.round.total_digest.hex()
-
-    @property
-    def parameters_digest(self) -> str | None:
-        """Digest of the parameters that this site answered with, None at the start."""
-        if self._question.parameters is None:
-            return None
-        digest = hashlib.blake2b(digest_size=16)
-        for array in parameter_arrays(self._question.parameters).values():
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
 
 
 def _checked_settings(facts: Any) -> Settings:

@@ -13,18 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.agreement import Agreement
-from anamorph.federation.protocol.answers import Answer, AnswerSchema
-from anamorph.federation.protocol.bounds import Bounds
+from anamorph.federation.protocol.answers import Answer
 from anamorph.federation.protocol.errors import PolicyError
 from anamorph.federation.protocol.plan import analysis_transcript
-from anamorph.federation.protocol.questions import answer_shapes
-from anamorph.federation.protocol.sketches import array_sizes, differ, summary
-from anamorph.federation.site.fit import Holdings
+from anamorph.federation.protocol.sketches import differ, digest_of_arrays
 from anamorph.federation.site.group_sums import GroupAnswers
+from anamorph.federation.site.holdings import Holdings
+from anamorph.federation.site.part import Part
 from anamorph.federation.site.replica import Question
 from anamorph.federation.site.states import StateStore
 from anamorph.fitting.limits import Limits, shrink
@@ -34,8 +31,8 @@ from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import parameter_arrays
 
 
-class SiteAnalysis:
-    """What a site keeps during an analysis (the same interface as `SiteFit` for questions).
+class SiteAnalysis(Part):
+    """What a site keeps during an analysis.
 
     Parameters
     ----------
@@ -43,6 +40,8 @@ class SiteAnalysis:
     settings : Settings
     parameters : Parameters
         Of a fit that this site took part in.
+    model : (n, 3)
+        Summary of that model, as the coordinator sent it.
     fit : str
         Name of that fit.
     agreement : Agreement
@@ -57,17 +56,17 @@ class SiteAnalysis:
         name: str,
         settings: Settings,
         parameters: Parameters,
+        model: Float64Array,
         fit: str,
         agreement: Agreement,
         roster: Sequence[str],
         holdings: Holdings,
         record: Path,
     ) -> None:
-        self.name, self.roster = name, tuple(sorted(roster))
-        self.settings, self.agreement = settings, agreement
-        self.transcript = analysis_transcript(name, agreement)
+        super().__init__(settings, agreement, tuple(sorted(roster)))
+        self.name = name
+        self._model = model
         self._parameters, self._fit, self._holdings = parameters, fit, holdings
-        self._bounds = Bounds(settings, agreement.largest)
         self._groups = GroupAnswers(record, holdings.identities, holdings.columns, holdings.policy)
         self._arguments: dict[str, Any] = {}
         self._n_masking = 1
@@ -76,24 +75,12 @@ class SiteAnalysis:
     def take_arguments(self, arguments: Mapping[str, Any], is_masked: bool) -> None:
         """Take the arguments of the question, which were checked, and whether it is masked."""
         self._arguments = dict(arguments)
+        self.transcript = analysis_transcript(self.name, self._agreement, self._model, arguments)
         self._n_masking = len(self.roster) if is_masked else 1
 
     def question(self) -> Question:
         """Return the question that is answered."""
         return Question("statistics", self._parameters, None, self._arguments)
-
-    def limits(self, question: Question) -> Limits:
-        """Return the limits of what an image contributes to the answer."""
-        return self._bounds.limits(question.name, question.parameters)
-
-    def schema(self, question: Question) -> AnswerSchema:
-        """Return the schema of the answer."""
-        return AnswerSchema(answer_shapes(question.name, self.settings, question.arguments))
-
-    def exponents(self, question: Question, limits: Limits) -> dict[str, int]:
-        """Return the fixed-point ranges of the answer."""
-        n_images = self.agreement.n_images(self.roster)
-        return self._bounds.exponents(question.name, limits, self.schema(question), n_images)
 
     def content(self, question: Question) -> str:
         """Return the digest of everything that the answer depends on here.
@@ -103,28 +90,30 @@ class SiteAnalysis:
         """
         if question.arguments["privacy"] is None:
             return f"exact statistics of {self._fit}"
-        facts = json.dumps([question.name, question.arguments], sort_keys=True)
-        digest = hashlib.blake2b(facts.encode(), digest_size=16)
-        for array in parameter_arrays(self._parameters).values():
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        model = digest_of_arrays(parameter_arrays(self._parameters))
+        facts = json.dumps([question.name, question.arguments, model], sort_keys=True)
+        return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
 
     def answer(self, question: Question, limits: Limits) -> Answer:
         """Answer the question, with latents within limits."""
         held = self._holdings
         with held.machine.threads():
             if self._latents is None:
-                self._latents = held.encoded(self.settings.for_new_images, self._parameters)
+                self._latents = held.encoded(self._settings.for_new_images, self._parameters)
         latents = self._latents.copy()
         shrink(latents, limits.latent)
         sums = self._groups.answer(latents, question.arguments, self._n_masking)
         return Answer(sums, self.schema(question))
 
-    def check_total(self, question: Question, limits: Limits, total: Sums) -> None:
-        """Raise a VerificationError if a total exceeds its bounds."""
-        n_images = self.agreement.n_images(self.roster)
-        if total.n_images <= n_images:  # a group may leave images out
-            self._bounds.check_total(question.name, limits, total, total.n_images)
+    def give(self, question: Question, total: Sums, decisions: Sequence[bool], fact: bytes) -> None:
+        """Do nothing: an analysis asks one question, and nothing follows from its total."""
+
+    def keep_held(self) -> None:
+        """Do nothing: an analysis keeps no state."""
+
+    def _n_images(self, total: Sums) -> int:
+        """Return the number of images of the total: a group may leave some out."""
+        return min(total.n_images, super()._n_images(total))
 
 
 def lend_model(folder: Path, settings: Settings, parameters: Parameters) -> None:
@@ -157,8 +146,7 @@ def find_model(folder: Path, given: Float64Array) -> tuple[Settings, Parameters,
     """
     for fit in sorted(folder.glob("*")) if folder.is_dir() else []:
         for settings, parameters in StateStore(fit).models():
-            arrays = parameter_arrays(parameters)
-            if not differ(summary(arrays), given, array_sizes(arrays)):
+            if not differ(parameter_arrays(parameters), given):
                 return settings, parameters, fit.name
     raise PolicyError(
         "this site took part in no fit that ended in this model: it analyses only models that it "

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from anamorph.arrays.devices import Machine, to_host
-from anamorph.arrays.typing import Float64Array
-from anamorph.federation.protocol.answers import Answer, AnswerSchema
-from anamorph.federation.protocol.binding import next_transcript
+from anamorph.arrays.devices import to_host
+from anamorph.federation.protocol.answers import Answer
+from anamorph.federation.protocol.binding import concluded_transcript
 from anamorph.federation.protocol.bounds import Bounds
-from anamorph.federation.protocol.errors import SiteFailure, StaleStepError
+from anamorph.federation.protocol.errors import (
+    SiteFailure,
+    StaleStepError,
+    VerificationError,
+)
 from anamorph.federation.protocol.plan import Plan, regrouped_transcript
-from anamorph.federation.protocol.questions import NORMS, answer_shapes
-from anamorph.federation.site.policy import Policy
+from anamorph.federation.protocol.questions import NORMS
+from anamorph.federation.site.holdings import Holdings
+from anamorph.federation.site.part import Part
 from anamorph.federation.site.replica import Question, Replica
 from anamorph.federation.site.states import KeptState, StateStore
 from anamorph.fitting.em import Fit
@@ -25,57 +29,23 @@ from anamorph.fitting.limits import Limits, clipped
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.state import State
 from anamorph.fitting.sums import Sums
-from anamorph.images.collection import ImageCollection
-from anamorph.model.generator import Generator
-from anamorph.model.parameters import Parameters
-from anamorph.model.predicting import Predictor
-from anamorph.model.settings import Settings
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments",)
+# How far an objective may fall: nats per image, and a share of the objective. Honest fits fall less
+# than a sixth of that, also on noise.
+_FALL_PER_IMAGE, _FALL_OF_OBJECTIVE = 3.0, 1e-4
 
 
-@dataclass(frozen=True)
-class Holdings:
-    """What a site lends to all fits, and what it computes with.
+def most_fall(objective: float, n_images: int) -> float:
+    """Return how far an objective of some images may fall before a site stops a fit.
 
-    Attributes
-    ----------
-    images : ImageCollection
-        All N images of the site.
-    identities : N texts or numbers
-        One for each image, unique over all sites. Starting latents are drawn from them.
-    secret : bytes
-        Starting latents are drawn with it, so that nobody else knows them. Empty: they are drawn
-        as by a fit on one machine.
-    columns : dict
-        N values for each column by which analyses may group or weight images.
-    policy : Policy
-        What may be asked.
-    machine : Machine
-        Device, threads and memory, as in `ShapeAppearanceModel`.
+    It does not depend on how far it rose: a site could claim a low log-likelihood at first.
     """
-
-    images: ImageCollection
-    identities: Sequence[int | str]
-    secret: bytes
-    columns: Mapping[str, Sequence[str]]
-    policy: Policy
-    machine: Machine
-
-    def seed(self, seed: int) -> int:
-        """Return the seed of the starting latents at this site."""
-        if not self.secret:
-            return seed
-        digest = hashlib.blake2b(seed.to_bytes(16, "little"), key=self.secret, digest_size=8)
-        return int.from_bytes(digest.digest(), "little")
-
-    def encoded(self, settings: Settings, parameters: Parameters) -> Float64Array:
-        """Return the most probable latents (N, K) of the images under a model."""
-        return Predictor(Generator(settings, parameters), self.machine).encode(self.images).latents
+    return _FALL_PER_IMAGE * n_images + _FALL_OF_OBJECTIVE * abs(objective)
 
 
-class SiteFit:
+class SiteFit(Part):
     """What a site keeps during a fit.
 
     Parameters
@@ -92,23 +62,19 @@ class SiteFit:
         Digest of all that led to the next question.
     roster : tuple of str
         The sites that take part since the last restore.
-    is_begun : bool
-        Whether the site knows where the fit stands.
     """
 
     def __init__(self, plan: Plan, holdings: Holdings, folder: Path) -> None:
+        super().__init__(plan.settings, plan.agreement)
         self.plan = plan
         self.store = StateStore(folder)
         self.cohort = place_cohort(
             holdings.machine, holdings.images, plan.settings, holdings.identities, scratch=folder
         )
-        self.roster: tuple[str, ...] = ()
-        self.transcript = ""
-        self.is_begun = False
         self._holdings = holdings
         self._replica: Replica | None = None
-        self._bounds = Bounds(plan.settings, plan.agreement.largest)
         self._lacks_latents = False
+        self._roster_since = 0
         self._held: KeptState | None = None
 
     # ---- where the fit stands
@@ -138,7 +104,9 @@ class SiteFit:
         if kept is not None and kept.latents is not None:
             self.cohort.restore(kept.latents)
         self._lacks_latents = kept is not None and kept.latents is None
+        self._roster_since = kept.roster_since if kept else 0
         if kept is not None and kept.roster != roster:
+            self._roster_since = len(kept.state.objective)
             self.transcript = regrouped_transcript(self.transcript, roster)
         elif self._lacks_latents:
             raise StaleStepError("this site was away: it comes back as a change of the roster")
@@ -154,14 +122,12 @@ class SiteFit:
             lambda fit: _Checkpoints(self, fit, kept),
             self._keep_model,
         )
-        self.is_begun = True
 
     def stop(self) -> None:
         """Forget where the fit stands, until a state is restored."""
         if self._replica is not None:
             self._replica.abandon()
-        self._replica, self.is_begun = None, False
-        self._held = None
+        self._replica = self._held = None
 
     def hold(self, state: State) -> None:
         """Hold a state and the latents that go with it, if an iteration led to it.
@@ -171,10 +137,33 @@ class SiteFit:
         """
         if state.turn is None:
             return
+        self._check_objective(state.objective)
         latents = to_host(self.cohort.latents_before_turn).copy()
-        norms = dict(self._bounds.norms)
-        settings = self.plan.settings
-        self._held = KeptState(state, latents, self.transcript, norms, self.roster, settings)
+        self._held = KeptState(
+            state,
+            latents,
+            self.transcript,
+            dict(self._bounds.norms),
+            self.roster,
+            self.plan.settings,
+            roster_since=self._roster_since,
+        )
+
+    def _check_objective(self, objective: Sequence[float]) -> None:
+        """Raise a VerificationError if the objective falls as it does in no honest fit.
+
+        It does where a site claims larger latents than it has, to raise what bounds allow later, or
+        calls steps a success that are none. The objective is about the images of the roster, so it
+        is compared since the roster was the same.
+        """
+        since = objective[self._roster_since :]
+        n_images = self.plan.agreement.n_images(self.roster)
+        if max(since) - since[-1] > most_fall(max(since), n_images):
+            raise VerificationError(
+                f"the objective fell from {max(since):.7g} to {since[-1]:.7g} in iteration "
+                f"{len(objective)}: honest fits do not fall so far; a site answers wrong numbers, "
+                "or intensities or settings are far from what is usual"
+            )
 
     def keep_held(self) -> None:
         """Write the state that is held, if there is one: the witnesses have confirmed it."""
@@ -198,19 +187,6 @@ class SiteFit:
         if question is None:
             raise StaleStepError("the fit is finished: there are no more questions")
         return question
-
-    def limits(self, question: Question) -> Limits:
-        """Return the limits of what an image contributes to the answer."""
-        return self._bounds.limits(question.name, question.parameters)
-
-    def schema(self, question: Question) -> AnswerSchema:
-        """Return the schema of the answer."""
-        return AnswerSchema(answer_shapes(question.name, self.plan.settings, {}))
-
-    def exponents(self, question: Question, limits: Limits) -> dict[str, int]:
-        """Return the fixed-point ranges of the answer."""
-        n_images = self.plan.agreement.n_images(self.roster)
-        return self._bounds.exponents(question.name, limits, self.schema(question), n_images)
 
     def content(self, question: Question) -> str:
         """Return the digest of everything that the answer depends on here."""
@@ -246,11 +222,6 @@ class SiteFit:
         bounds = self._bounds.of_fields(question.name, limits, schema)
         return Answer(_bounded(sums, bounds), schema)
 
-    def check_total(self, question: Question, limits: Limits, total: Sums) -> None:
-        """Raise a VerificationError if a total exceeds its bounds."""
-        n_images = self.plan.agreement.n_images(self.roster)
-        self._bounds.check_total(question.name, limits, total, n_images)
-
     def give(self, question: Question, total: Sums, decisions: Sequence[bool], fact: bytes) -> None:
         """Give a verified total to the copy of the fit, which runs to its next question.
 
@@ -264,7 +235,7 @@ class SiteFit:
             The question and the digest of its total, for the transcript.
         """
         assert self._replica is not None
-        self.transcript = next_transcript(self.transcript, fact)
+        self.transcript = concluded_transcript(self.transcript, fact, decisions)
         sums = self._bounds.learn(question.name, total)
         with self._holdings.machine.threads():
             self._replica.give(sums, decisions)

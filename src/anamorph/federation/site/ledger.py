@@ -18,13 +18,16 @@ from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError, RosterError, StaleStepError
 from anamorph.federation.site.append_only import JsonLines
-from anamorph.federation.site.budget import Budget, Spending
+from anamorph.federation.site.budget import YEAR, Budget, Spending
 from anamorph.federation.site.policy import Policy
 from anamorph.fitting.sums import ANALYSES
 
 # All analyses share one record, under a name that no fit can have. Otherwise a coordinator could
 # give an analysis a new name and ask it again for another roster.
 _ANALYSES = ""
+# Names under which a fit or analysis began within a year, and no question was asked. Each takes
+# space on the disk: whoever may begin without end may fill it.
+_MOST_UNASKED = 20
 # Empty answers, and sums of random numbers that do not depend on the images: anyone may see them.
 _HARMLESS = ("start_latents", "transform_latents", "keep_displacements")
 
@@ -34,6 +37,10 @@ class _FitRecord:
     """The record of one fit."""
 
     last_step: int = 0
+    began: float = 0.0
+    is_asked: bool = False
+    n_returns: int = 0
+    n_adopted: int = 0
     counts: dict[str, int] | None = None
     roster: tuple[str, ...] | None = None
     n_roster_changes: int = 0
@@ -91,7 +98,8 @@ class Ledger:
         Raises
         ------
         PolicyError
-            If the fit was stopped, or began with other numbers or another plan.
+            If the fit was stopped, or began with other numbers or another plan, or if no more may
+            begin.
         """
         record = self._fits.get(fit)
         if record is not None and record.stopped:
@@ -108,8 +116,25 @@ class Ledger:
                 f"{fit} began here with other settings or another seed, or as an analysis: they "
                 "are fixed"
             )
+        if not began:
+            self._check_beginning("fit" if n_iter is not None else "analysis")
         if not began or record is None or (record.n_iter, record.plan) != (n_iter, plan):
             self._write(fit=fit, counts=began or counts, n_iter=n_iter, plan=plan)
+
+    def _check_beginning(self, kind: str) -> None:
+        """Raise a PolicyError if no more fits or analyses may begin."""
+        now = self._clock()
+        self._budget.check(kind, now)
+        unasked = [
+            record
+            for record in self._fits.values()
+            if record.counts is not None and not record.is_asked and record.began > now - YEAR
+        ]
+        if len(unasked) >= _MOST_UNASKED:
+            raise PolicyError(
+                f"{_MOST_UNASKED} fits and analyses began here within a year, and were not asked "
+                "a single question: no more begin; see the audit log of this site"
+            )
 
     def stop(self, fit: str, reason: str) -> None:
         """Record that a fit is stopped for good."""
@@ -120,7 +145,25 @@ class Ledger:
         last = self.last_step(fit)
         if step <= last:
             raise StaleStepError(f"step {step} was taken before: this site has reached {last}")
+        record = self._fits[fit]
+        most = self._policy.most_questions(record.n_iter or 0)
+        if record.n_returns >= most:
+            raise PolicyError(
+                f"this site has begun {fit} or gone back in it {most} times: start another one"
+            )
         self._write(fit=fit, step=step)
+
+    def adopt(self, fit: str) -> None:
+        """Record that this site takes over a state of the others, or refuse it.
+
+        A state may differ by rounding from that of the others. Two that differ, and totals under
+        each, tell about this site alone: as often as the roster changes is enough.
+        """
+        most = self._policy.roster_changes
+        if self._fits[fit].n_adopted >= most:
+            # Not a refusal of the fit, which continues without this site.
+            raise StaleStepError(f"this site has come back to {fit} {most} times, the most it may")
+        self._write(fit=fit, adopted=True)
 
     def last_step(self, fit: str) -> int:
         """Return the highest step of a fit that this site has seen."""
@@ -199,6 +242,10 @@ class Ledger:
     def _apply(self, line: dict[str, Any]) -> None:
         record = self._fits.setdefault(line["fit"], _FitRecord())
         record.last_step = max(record.last_step, line.get("step", 0))
+        record.is_asked |= "question" in line
+        record.n_returns += "step" in line and "question" not in line
+        record.n_adopted += "adopted" in line
+        record.began = record.began or line.get("time", 0.0)
         record.n_iterations += line.get("question") == "update_latents"
         record.n_iter = line.get("n_iter", record.n_iter)
         record.plan = line.get("plan", record.plan)

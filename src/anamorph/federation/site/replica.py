@@ -119,6 +119,8 @@ class Replica:
         self._decisions = list(decisions)
         self._answered.put(total)
         self._question = self._wait()
+        if self._decisions:
+            raise VerificationError("the coordinator decides on steps that this fit does not try")
         return self._question
 
     def abandon(self) -> None:

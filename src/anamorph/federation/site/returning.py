@@ -21,6 +21,7 @@ from anamorph.arrays.typing import Float64Array
 from anamorph.federation.protocol.binding import statement
 from anamorph.federation.protocol.errors import MessageError, StaleStepError, VerificationError
 from anamorph.federation.protocol.identity import Identity
+from anamorph.federation.protocol.shared_state import shared_arrays, shared_facts
 from anamorph.federation.protocol.sketches import sketch, sketches_differ
 from anamorph.federation.protocol.wire import Message
 from anamorph.federation.site.states import KeptState
@@ -28,7 +29,6 @@ from anamorph.fitting.objective import LatentSums
 from anamorph.fitting.state import State, Turn
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
-from anamorph.storage.checkpoint import state_tensors
 from anamorph.storage.modelfile import parameters_from
 
 # In float64; images are in float32.
@@ -38,28 +38,10 @@ _SMALL = {
 }
 
 
-def shared_arrays(state: State) -> dict[str, NDArray[Any]]:
-    """Return everything numerical that a state consists of, by name."""
-    arrays, facts = state_tensors(state)
-    numbers = [facts["log_determinant_sum"], *facts["objective"]]
-    # Each is compared by its own norm: that of the objective would hide any step.
-    return {**arrays, "step": np.array([facts["step"]]), "numbers": np.array(numbers, np.float64)}
-
-
-def shared_facts(kept: KeptState) -> Message:
-    """Return what must be the same at all sites to the last digit."""
-    return {
-        "iteration": len(kept.state.objective),
-        "n_images": kept.state.latents.n_images,
-        "transcript": kept.transcript,
-        "norms": kept.norms,
-        "roster": list(kept.roster),
-    }
-
-
 def signed_sketch(identity: Identity, fit: str, kept: KeptState, nonce: bytes) -> Message:
     """Return a sketch of a state under somebody's number, signed."""
-    values, facts = sketch(shared_arrays(kept.state), nonce), shared_facts(kept)
+    values = sketch(shared_arrays(kept.state), nonce)
+    facts = shared_facts(kept.state, kept.transcript, kept.norms, kept.roster)
     return {
         "values": values,
         "facts": facts,

@@ -176,7 +176,10 @@ class Round:
             for name in witnesses_of(self._challenge, self.binding.roster).get(own, ())
         }
         values = Checksums.of(self._challenge, self._masked)
-        return {"values": list(values), "signature": self._sign("checksums", *values)}
+        return {
+            "values": list(values),
+            "signature": self._sign("checksums", self._challenge, *values),
+        }
 
     def witness(self, name: str, index: int, block: object) -> None:
         """Take a block of another site's masked answer, as a witness."""
@@ -192,7 +195,15 @@ class Round:
         self._enter("settle", then="accept")
         self._check_names(checksums)
         for name, given in checksums.items():
-            self._verify(name, "checksums", given["signature"], *given["values"])
+            try:
+                self._verify(
+                    name, "checksums", given["signature"], self._challenge, *given["values"]
+                )
+            except SignatureError:
+                raise VerificationError(
+                    f"{name} was shown other random numbers than this site, or signed other "
+                    "checksums"
+                ) from None
         total = Checksums.of(self._challenge, self._total)
         if added_up(given["values"] for given in checksums.values()) != total:
             raise VerificationError(
@@ -205,7 +216,7 @@ class Round:
                 raise VerificationError(f"the masked answer of {name} is not the one it signed")
             if own.values != tuple(checksums[name]["values"]):
                 raise VerificationError(f"{name} signed a checksum that its answer does not have")
-        return self._sign("verdict") if self._witnessed else None
+        return self._sign("verdict", self._challenge) if self._witnessed else None
 
     def total(self) -> Sums:
         """Return the total, once its checksums are right."""
@@ -219,12 +230,17 @@ class Round:
         for name in witnesses_of(self._challenge, self.binding.roster):
             if name not in verdicts:
                 raise VerificationError(f"the verdict of {name}, which was drawn, is missing")
-            self._verify(name, "verdict", verdicts[name])
+            self._verify(name, "verdict", verdicts[name], self._challenge)
 
     @property
     def is_accepted(self) -> bool:
         """Whether the witnesses have confirmed the total."""
         return self._phase == "done"
+
+    @property
+    def witnessed(self) -> list[str]:
+        """Names of the sites that this one is a witness to."""
+        return sorted(self._witnessed)
 
     @property
     def total_digest(self) -> bytes:

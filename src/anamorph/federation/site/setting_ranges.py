@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError
+from anamorph.geometry.pose import NONE
 from anamorph.model.hyperparameters import LAYOUTS
 from anamorph.model.settings import LatentLayout, Settings
 
@@ -43,6 +44,8 @@ def check_ranges(settings: Settings, ranges: Mapping[str, tuple[float, float]]) 
     ranges : dict
         Lowest and highest value by setting.
     """
+    if settings.has_poses:
+        raise PolicyError(f"sites answer no questions about poses: align must be {NONE!r}")
     for name, (low, high) in ranges.items():
         value = getattr(settings, name)
         numbers = value if isinstance(value, tuple) else (value,)

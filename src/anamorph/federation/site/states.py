@@ -47,6 +47,8 @@ class KeptState:
     settings : Settings
     confirmed_for : tuple of str
         The roster whose sites have confirmed the state, if it was taken over from them.
+    roster_since : int
+        Number of iterations before those with this roster.
     """
 
     state: State
@@ -56,6 +58,12 @@ class KeptState:
     roster: tuple[str, ...]
     settings: Settings
     confirmed_for: tuple[str, ...] = ()
+    roster_since: int = 0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this site has computed it, rather than taken it over."""
+        return self.latents is not None
 
 
 class StateStore:
@@ -85,6 +93,7 @@ class StateStore:
             "roster": list(kept.roster),
             "settings": asdict(kept.settings),
             "confirmed_for": list(kept.confirmed_for),
+            "roster_since": kept.roster_since,
         }
         iteration = len(kept.state.objective)
         try:
@@ -122,6 +131,7 @@ class StateStore:
             tuple(facts["roster"]),
             settings_from(facts["settings"]),
             tuple(facts["confirmed_for"]),
+            facts.get("roster_since", 0),  # states of earlier versions do not say
         )
 
     def save_model(self, settings: Settings, parameters: Parameters) -> None:
