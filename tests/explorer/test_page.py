@@ -156,6 +156,14 @@ def test_nobody_is_in_a_page_unless_given():
     assert people["nPictures"] == N
 
 
+def test_a_page_knows_that_images_have_poses():
+    model, _ = model_of("digits")
+    assert not facts_in(make_page(model))["hasPoses"]
+    posed = replace(model.settings_, align="rigid")
+    model._set_fitted(model.image_format_, posed, model.generator_.parameters, [], model.origin_)
+    assert facts_in(make_page(model))["hasPoses"]
+
+
 def test_images_are_encoded_where_latents_are_not_given():
     model, images = model_of("digits")
     people = facts_in(make_page(model, images=images[:2]))["people"]

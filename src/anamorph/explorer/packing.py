@@ -209,6 +209,7 @@ def _model_facts(model: ShapeAppearanceModel, kept: list[int]) -> dict[str, Any]
         "nSteps": settings.n_steps,
         "nLatents": settings.layout.n_latents,
         "nImages": model.origin_.n_images,
+        "hasPoses": settings.has_poses,
         "holdsClasses": likelihood.holds_classes,
         "classLabels": list(image_format.class_labels) if likelihood.holds_classes else None,
         "background": background_class(mean_image(model)) if likelihood.holds_classes else None,

@@ -80,6 +80,9 @@ function makeNotices(facts) {
     notices.push(element("p", { class: "notice personal", role: "note" },
       element("strong", {}, "This page holds data of individuals: "),
       `${held.slice(0, -1).join(", ")} and ${held[held.length - 1]} of ${people.names.length} people or objects. Share it only as you may share those data.`));
+    if (facts.hasPoses && people.nPictures) {
+      notices.push(element("p", { class: "notice" }, "Observed images are in their own pose, and reconstructions in that of the template: a residual shows the difference of poses too."));
+    }
     if (people.givesPictures && people.nPictures < people.names.length) {
       notices.push(element("p", { class: "notice" }, `${people.names.length - people.nPictures} images did not fit into the page: they are on the map without their pictures.`));
     }

@@ -11,7 +11,7 @@ export class Comparison {
     this.selected = null;
     this.marks = {};
     this.canvases = ["Observed", "Reconstruction", "Residual"].map((name) => ({ name, canvas: element("canvas", { role: "img" }) }));
-    this.figures = element("div", { class: "figures" }, ...this.canvases.map(({ name, canvas }) => element("figure", {}, canvas, element("figcaption", {}, name))));
+    this.figures = element("div", { class: stage.isVolume ? "figures wide" : "figures" }, ...this.canvases.map(({ name, canvas }) => element("figure", {}, canvas, element("figcaption", {}, name))));
     this.title = element("h2", {}, "No image chosen");
     this.letters = Object.fromEntries(MARKS.map((letter) => [letter, element("span", { class: "chosen" }, "none")]));
     const setters = MARKS.map((letter) => element("div", {}, button(`Set ${letter}`, () => this.mark(letter)), " ", this.letters[letter]));

@@ -129,7 +129,7 @@ export class SurfaceView {
     const turn = this.turnMatrix();
     gl.uniformMatrix3fv(gl.getUniformLocation(program, "turn"), false, turn);
     gl.uniform3f(gl.getUniformLocation(program, "centre"), ...(this.frame?.centre ?? [0, 0, 0]));
-    gl.uniform1f(gl.getUniformLocation(program, "scale"), (0.8 * this.zoom) / (this.frame?.radius ?? 1));
+    gl.uniform1f(gl.getUniformLocation(program, "scale"), (1.1 * this.zoom) / (this.frame?.radius ?? 1));
     for (const { buffers, count } of this.meshes) {
       for (const name of ["position", "normal", "colour"]) {
         const place = gl.getAttribLocation(program, name);
