@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, rotate
 
 from anamorph import ShapeAppearanceModel
 from anamorph.images.grid import Grid
@@ -88,3 +88,25 @@ def test_sides_are_those_of_the_body_where_they_are_known():
     assert name_of_axis(1, left_first) == "front and back"
     assert sides_of_axis(1, Grid((4, 4))) == ("left side", "right side")
     assert sides_of_axis(2, Grid((4, 4, 4))) == ("start of axis 2", "end of axis 2")
+
+
+@pytest.mark.slow
+def test_models_with_poses_compare_images_where_they_lie():
+    """Heads that are all tilted are not accused of it, and one that is far from them is told."""
+    images, _ = heads(14, seed=5)
+    draws = np.random.default_rng(0)
+    moved = np.stack(
+        [
+            rotate(np.roll(image, draws.integers(-2, 3), 1), draws.normal(0, 6), reshape=False)
+            for image in images
+        ]
+    ).astype(np.float32)
+    moved[3] = rotate(images[3], 30, reshape=False)
+    moved[8] = images[8, ::-1]
+    model = ShapeAppearanceModel(2, n_iter=2, n_threads=1, align="rigid").fit(moved)
+    collection = model.checked_images(moved)
+    judged = judge_images(model, collection, model.latents_, range(14), model.poses_)
+    found = {one.name: " ".join(one.reasons) for one in judged}
+    assert {one.name for one in judged[:2]} == {"3", "8"}
+    assert "lies otherwise than others" in found["3"]
+    assert "flipped: with top and bottom exchanged" in found["8"]

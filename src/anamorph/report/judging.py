@@ -65,6 +65,7 @@ def judge_images(
     images: ImageCollection,
     latents: Float64Array,
     names: Sequence[str],
+    poses: Float64Array | None = None,
 ) -> list[Judgement]:
     """Return judgements of images, the oddest first.
 
@@ -75,23 +76,29 @@ def judge_images(
         N images, as the model needs them.
     latents : array of shape (N, K)
     names : N strings
+    poses : array of shape (N, P), optional
+        Of a model with poses; by default they are found.
 
     Returns
     -------
     list of Judgement
     """
-    odd = find_oddities(model, images)
+    if model.settings_.has_poses and poses is None:
+        poses = model.poses(images)
+    odd = find_oddities(model, images, poses)
     n_seen = [int(np.isfinite(images.read(slice(n, n + 1))).sum()) for n in range(len(images))]
-    fit = model.log_likelihood(images, latents) / np.maximum(n_seen, 1)
+    fit = model.log_likelihood(images, latents, poses) / np.maximum(n_seen, 1)
     distance = np.sqrt(np.einsum("nk,kl,nl->n", latents, model.latent_precision_, latents))
     grid = Grid(model.settings_.space, model.origin_.affine)
     found = _Deviations.of(odd, fit, distance, model.settings_.voxel_size)
+    lying = _Lying.of(model, poses) if poses is not None else None
+    largest = found.largest if lying is None else np.maximum(found.largest, lying.deviation)
     judged = [
         Judgement(
             n,
             str(names[n]),
-            float(found.largest[n]),
-            tuple(_find_reasons(n, odd, found, grid)),
+            float(largest[n]),
+            (*_find_reasons(n, odd, found, grid), *([] if lying is None else lying.reasons(n))),
             float(fit[n]),
             float(distance[n]),
             float(odd.correlation[n]),
@@ -99,6 +106,45 @@ def judge_images(
         for n in range(len(images))
     ]
     return sorted(judged, key=lambda one: -one.oddness)
+
+
+@dataclass(frozen=True)
+class _Lying:
+    """Poses of images, compared with those of others.
+
+    Attributes
+    ----------
+    shift, turn : (N,)
+        How far from the median pose, in mm and in degrees.
+    deviation : (N,)
+        The same in robust standard deviations, the larger of the two.
+    """
+
+    shift: Float64Array
+    turn: Float64Array
+    deviation: Float64Array
+
+    @classmethod
+    def of(cls, model: ShapeAppearanceModel, poses: Float64Array) -> _Lying:
+        names = model.pose_names_
+        away = poses - np.median(poses, axis=0)
+        sizes = {}
+        for kind, unit in (("shift", 1.0), ("turn", float(np.rad2deg(1)))):
+            columns = [n for n, name in enumerate(names) if name.startswith(kind)]
+            sizes[kind] = unit * np.linalg.norm(away[:, columns], axis=1)
+        voxel = _FLOORS["voxels"] * min(model.settings_.voxel_size)
+        far = robust_deviations(sizes["shift"], voxel)
+        turned = robust_deviations(sizes["turn"], _FLOORS["angle"])
+        return cls(sizes["shift"], sizes["turn"], np.maximum(far, turned))
+
+    def reasons(self, n: int) -> list[str]:
+        """Return what is remarkable about the pose of an image."""
+        if self.deviation[n] <= REMARKABLE:
+            return []
+        return [
+            f"lies otherwise than others: {self.shift[n]:.0f} mm away, turned by "
+            f"{self.turn[n]:.0f} degrees"
+        ]
 
 
 @dataclass(frozen=True)

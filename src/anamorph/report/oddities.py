@@ -20,6 +20,7 @@ from anamorph.arrays.typing import Array, Float64Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection
 from anamorph.images.grid import Grid
+from anamorph.model.posing import PosedGenerator
 from anamorph.plots.panels import mean_image
 
 _MAD_TO_DEVIATION = 1.4826
@@ -71,7 +72,9 @@ class Oddities:
     emptiest: list[tuple[int, int]]
 
 
-def find_oddities(model: ShapeAppearanceModel, images: ImageCollection) -> Oddities:
+def find_oddities(
+    model: ShapeAppearanceModel, images: ImageCollection, poses: Float64Array | None = None
+) -> Oddities:
     """Compare images with the mean of a model.
 
     Parameters
@@ -79,6 +82,8 @@ def find_oddities(model: ShapeAppearanceModel, images: ImageCollection) -> Oddit
     model : ShapeAppearanceModel
     images : ImageCollection
         N images as the model needs them, read one at a time.
+    poses : array of shape (N, P), optional
+        Their poses, in which they are compared; by default they are as they lie.
 
     Returns
     -------
@@ -86,7 +91,12 @@ def find_oddities(model: ShapeAppearanceModel, images: ImageCollection) -> Oddit
     """
     (mean,) = mean_image(model)
     against = _Template.of(mean, model.settings_.voxel_size)
-    rows = [against.measure(images.read(slice(n, n + 1))[0]) for n in range(len(images))]
+    rows = []
+    for n in range(len(images)):
+        image = images.read(slice(n, n + 1))
+        if poses is not None:
+            image = PosedGenerator.of(model.generator_, poses[n : n + 1]).unposed(image)
+        rows.append(against.measure(image[0]))
     *numbers, places = zip(*rows, strict=True)
     names = (field.name for field in fields(Oddities))
     columns: dict[str, Any] = dict(zip(names, (*map(np.array, numbers), list(places)), strict=True))

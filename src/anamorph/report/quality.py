@@ -81,10 +81,11 @@ def write_quality(
     codes = model.transform(opened) if latents is None else _checked(model, latents, len(opened))
     if names is not None and len(names) != len(opened):
         raise ValueError(f"names must be {len(opened)}, one for each image, got {len(names)}")
-    judged = judge_images(model, opened, codes, names or _names_of(opened))
+    poses = model.poses(opened) if model.settings_.has_poses else None
+    judged = judge_images(model, opened, codes, names or _names_of(opened), poses)
     with matplotlib.rc_context(STYLE):
         sections = [_ranking_section(judged)]
-        if pictures := _make_pictures(model, opened, codes, judged):
+        if pictures := _make_pictures(model, opened, codes, poses, judged):
             sections.insert(0, Section("pictures", "Images to look at", pictures))
     write_page(path, title or "Quality of images", _summarise(judged), sections)
     if table is not None:
@@ -140,6 +141,7 @@ def _make_pictures(
     model: ShapeAppearanceModel,
     images: ImageCollection,
     latents: Float64Array,
+    poses: Float64Array | None,
     judged: Sequence[Judgement],
 ) -> str:
     """Return pictures of the oddest images, each above what the model makes of it."""
@@ -148,7 +150,9 @@ def _make_pictures(
     for first in range(0, len(odd), _IN_A_ROW):
         row = odd[first : first + _IN_A_ROW]
         data = np.concatenate([images.read(slice(one.number, one.number + 1)) for one in row])
-        explained = model.expected_images(latents[[one.number for one in row]])
+        numbers = [one.number for one in row]
+        placed = None if poses is None else poses[numbers]
+        explained = model.expected_images(latents[numbers], poses=placed)
         rows = [("image", data), ("as the model\nexplains it", explained)]
         titles = short_names([one.name for one in row], _LONGEST_NAME)
         deciding = np.concatenate([mean_image(model), explained])
