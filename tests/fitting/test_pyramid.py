@@ -156,7 +156,7 @@ def test_a_state_keeps_all_but_its_fields():
         pytest.param("bernoulli", (13, 12, 9), 0.1, marks=pytest.mark.slow),
     ],
 )
-def test_a_fit_through_grids_ends_no_lower(likelihood, space, missing):
+def test_a_fit_through_grids_ends_no_lower(caplog, likelihood, space, missing):
     images = np.clip(discs(space, missing=missing), 0, None if likelihood == "poisson" else 1)
     images = 10 * images if likelihood == "poisson" else images
     options = OPTIONS | {"likelihood": likelihood, "n_components": 3, "n_iter": 10}
@@ -169,7 +169,8 @@ def test_a_fit_through_grids_ends_no_lower(likelihood, space, missing):
     risen = alone.objective_[-1] - alone.objective_[0]
     assert model.objective_[-1] > alone.objective_[-1] - 0.04 * risen
     for steps in (model.objective_[:begin], model.objective_[begin:]):
-        assert (np.diff(steps) > -1e-3 * risen).all()
+        assert (np.diff(steps) > -0.01 * risen).all()
+    assert "do not trust" not in caplog.text  # where little is left to gain on the finest grid
 
 
 @pytest.mark.slow
