@@ -48,7 +48,9 @@ def discs(space, n_images=12, missing=0.0, seed=0):
 def test_iterations_are_spread_over_the_grids():
     levels = plan_levels(settings_of((48, 40)), 3, 20)
     assert [level.settings.space for level in levels] == [(12, 10), (24, 20), (48, 40)]
-    assert [level.n_iter for level in levels] == [8, 16, 20]
+    assert [level.n_iter for level in levels] == [8, 15, 20]
+    in_3d = plan_levels(settings_of((48, 40, 48)), 3, 20)
+    assert [level.n_iter for level in in_3d] == [6, 13, 20]
     assert [level.n_iter for level in plan_levels(settings_of((48, 40)), 2, 5)] == [2, 5]
     assert [level.n_iter for level in plan_levels(settings_of((48, 40)), 2, 1)] == [0, 1]
     assert [level.n_iter for level in plan_levels(settings_of((48, 40)), 3, 0)] == [0, 0, 0]
@@ -154,19 +156,21 @@ def test_a_state_keeps_all_but_its_fields():
         pytest.param("bernoulli", (13, 12, 9), 0.1, marks=pytest.mark.slow),
     ],
 )
-def test_a_fit_through_grids_ends_no_lower(likelihood, space, missing):
+def test_a_fit_through_grids_ends_no_lower(caplog, likelihood, space, missing):
     images = np.clip(discs(space, missing=missing), 0, None if likelihood == "poisson" else 1)
     images = 10 * images if likelihood == "poisson" else images
     options = OPTIONS | {"likelihood": likelihood, "n_components": 3, "n_iter": 10}
     alone = ShapeAppearanceModel(**options).fit(images)
     model = ShapeAppearanceModel(**options, levels=2).fit(images)
-    assert model.origin_.level_begins == (0, 7)
+    begin = 7 if len(space) == 2 else 6
+    assert model.origin_.level_begins == (0, begin)
     assert model.n_iter_ == 10
     assert model.mean_.shape == (1, *space)
     risen = alone.objective_[-1] - alone.objective_[0]
-    assert model.objective_[-1] > alone.objective_[-1] - 0.02 * risen
-    for steps in (model.objective_[:7], model.objective_[7:]):
-        assert (np.diff(steps) > -1e-3 * risen).all()
+    assert model.objective_[-1] > alone.objective_[-1] - 0.04 * risen
+    for steps in (model.objective_[:begin], model.objective_[begin:]):
+        assert (np.diff(steps) > -0.01 * risen).all()
+    assert "do not trust" not in caplog.text  # where little is left to gain on the finest grid
 
 
 @pytest.mark.slow

@@ -210,5 +210,7 @@ def run_fit(
             checkpoints.write(state)
         n_done, n_images = len(state.objective), state.latents.n_images
         tell(Progress(n_done, ending.n_iter, n_images, state.objective, state.seconds))
-    warn_of_objective(state.objective[begin:])
+    # Few iterations on a fine grid may change little: a fall is judged by the range of all grids.
+    lowest = state.objective[:begin] and (min(state.objective),)
+    warn_of_objective((*lowest, *state.objective[begin:]))
     return fit.finish(state)
