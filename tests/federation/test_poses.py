@@ -1,4 +1,4 @@
-"""Poses stay where images are, and no question about them has bounds: fits with them are refused."""
+"""Poses stay where images are, and questions about them have no bounds: sites refuse them."""
 
 from __future__ import annotations
 
