@@ -79,7 +79,7 @@ def compare_models(maps: Array, tissues: dict[str, Array], size: tuple[float, ..
     matrices = frame.matrices(encoded.poses)
     explained = model.expected_images(encoded.latents)
     _tell("anamorph", maps, explained, frame, matrices, total)
-    on_grid = np.square(maps - np.moveaxis(model.reconstruct(maps), -1, 1)).sum() / total
+    on_grid = np.square(maps - model.reconstruct(maps)).sum() / total
     print(f"{'anamorph':10} of the maps on their own grid, by reconstruct: {on_grid:.3f}")
 
     pictures = _pictures(tissues)
@@ -87,7 +87,7 @@ def compare_models(maps: Array, tissues: dict[str, Array], size: tuple[float, ..
     matrices = _by_simpleitk(generator, pictures.mean(axis=0), pictures, size)
     aligned = _unposed(maps, frame, matrices)
     model = ShapeAppearanceModel(6, **arguments).fit(aligned)
-    explained = np.moveaxis(model.reconstruct(aligned), -1, 1)
+    explained = model.reconstruct(aligned)
     _tell("SimpleITK", maps, explained, frame, matrices, total)
 
 
