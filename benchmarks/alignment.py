@@ -182,7 +182,8 @@ def _unposed(
     poser = _poser(images, frame, frame.poses_of(matrices))
     aligned = poser.unposed(images)
     around = _around(images) if outside is None else np.full((images.shape[1], 1, 1, 1), outside)
-    return np.where(np.isnan(aligned), around, aligned).astype(np.float32)
+    filled = np.where(np.isnan(aligned), around, aligned).astype(np.float32)
+    return filled.clip(images.min(), images.max())  # interpolation rounds
 
 
 def _posed(images: Array, frame: PoseFrame, matrices: Float64Array) -> Array:
