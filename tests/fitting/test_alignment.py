@@ -189,11 +189,13 @@ def test_a_fit_resumes_with_its_poses(moved, tmp_path):
 
 def test_images_that_are_apart_are_told_of_align(moved, caplog):
     settings = random_settings("bernoulli", n_components=2, space=SPACE)
-    assert "align='rigid'" in remark_on_places(Stack(moved[0][:, None]), settings)
+    shifts = np.array([[6.0, 0, 0], [-6, 0, 0], [5, 1, 0], [-5, 1, 0]])
+    apart = ls(np.random.default_rng(0), shifts, moved[2])
+    assert "align='rigid'" in remark_on_places(Stack(apart[:, None]), settings)
     together = ls(np.random.default_rng(0), np.zeros((6, 3)), moved[2])
     assert remark_on_places(Stack(together[:, None]), settings) is None
     with caplog.at_level(logging.WARNING, logger="anamorph"):
-        model(align="none", n_iter=1).fit(moved[0])
+        model(align="none", n_iter=1).fit(apart)
     assert "align='rigid'" in caplog.text
 
 
