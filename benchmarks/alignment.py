@@ -79,7 +79,7 @@ def compare_models(maps: Array, tissues: dict[str, Array], size: tuple[float, ..
     matrices = frame.matrices(encoded.poses)
     explained = model.expected_images(encoded.latents)
     _tell("anamorph", maps, explained, frame, matrices, total)
-    on_grid = np.square(maps - np.moveaxis(model.reconstruct(maps), -1, 1)).sum() / total
+    on_grid = np.square(maps - model.reconstruct(maps)).sum() / total
     print(f"{'anamorph':10} of the maps on their own grid, by reconstruct: {on_grid:.3f}")
 
     pictures = _pictures(tissues)
@@ -87,7 +87,7 @@ def compare_models(maps: Array, tissues: dict[str, Array], size: tuple[float, ..
     matrices = _by_simpleitk(generator, pictures.mean(axis=0), pictures, size)
     aligned = _unposed(maps, frame, matrices)
     model = ShapeAppearanceModel(6, **arguments).fit(aligned)
-    explained = np.moveaxis(model.reconstruct(aligned), -1, 1)
+    explained = model.reconstruct(aligned)
     _tell("SimpleITK", maps, explained, frame, matrices, total)
 
 
@@ -182,7 +182,8 @@ def _unposed(
     poser = _poser(images, frame, frame.poses_of(matrices))
     aligned = poser.unposed(images)
     around = _around(images) if outside is None else np.full((images.shape[1], 1, 1, 1), outside)
-    return np.where(np.isnan(aligned), around, aligned).astype(np.float32)
+    filled = np.where(np.isnan(aligned), around, aligned).astype(np.float32)
+    return filled.clip(images.min(), images.max())  # interpolation rounds
 
 
 def _posed(images: Array, frame: PoseFrame, matrices: Float64Array) -> Array:
