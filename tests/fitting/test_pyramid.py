@@ -167,9 +167,10 @@ def test_a_fit_through_grids_ends_no_lower(caplog, likelihood, space, missing):
     assert model.n_iter_ == 10
     assert model.mean_.shape == (1, *space)
     risen = alone.objective_[-1] - alone.objective_[0]
-    assert model.objective_[-1] > alone.objective_[-1] - 0.04 * risen
+    # Objectives add up gains from where a grid begins: those of two fits do not compare.
+    assert model.score(images) > alone.score(images) - 0.05 * risen / len(images)
     for steps in (model.objective_[:begin], model.objective_[begin:]):
-        assert (np.diff(steps) > -0.01 * risen).all()
+        assert (np.diff(steps) > -1e-3 * risen).all()
     assert "do not trust" not in caplog.text  # where little is left to gain on the finest grid
 
 
@@ -180,7 +181,8 @@ def test_label_maps_through_grids():
     alone = ShapeAppearanceModel(**options).fit(labels)
     model = ShapeAppearanceModel(**options, levels=2).fit(labels)
     risen = alone.objective_[-1] - alone.objective_[0]
-    assert model.objective_[-1] > alone.objective_[-1] - 0.02 * risen
+    # Objectives add up gains from where a grid begins: those of two fits do not compare.
+    assert model.score(labels) > alone.score(labels) - 0.05 * risen / len(labels)
     np.testing.assert_allclose(model.mean_.sum(axis=0), 0, atol=1e-4)
 
 
