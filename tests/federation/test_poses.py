@@ -1,4 +1,4 @@
-"""Poses stay where images are, and questions about them have no bounds: sites refuse them."""
+"""Poses and intensities of single images stay at a site, and have no bounds: sites refuse them."""
 
 from __future__ import annotations
 
@@ -28,4 +28,18 @@ def test_a_coordinator_says_so_before_it_asks(monkeypatch):
     monkeypatch.setattr(fit, "_described", lambda *_: found)
     model = ShapeAppearanceModel(2, align="affine")
     with pytest.raises(ArgumentError, match="align must be 'none' across sites, got 'affine'"):
+        fit.federated_fit(model, None, ["a", "b", "c"])
+
+
+def test_sites_refuse_intensities_of_their_own():
+    own = random_settings("gaussian", intensity="smooth")
+    with pytest.raises(PolicyError, match="intensity must be 'global', got 'smooth'"):
+        check_ranges(own, DEFAULT_RANGES)
+
+
+def test_a_coordinator_says_that_intensities_are_global(monkeypatch):
+    found = SimpleNamespace(format=ImageFormat("gaussian", (8, 8), 1, None), voxel_size=None)
+    monkeypatch.setattr(fit, "_described", lambda *_: found)
+    model = ShapeAppearanceModel(2, intensity="per image")
+    with pytest.raises(ArgumentError, match="intensity must be 'global' across sites"):
         fit.federated_fit(model, None, ["a", "b", "c"])

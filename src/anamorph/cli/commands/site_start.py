@@ -97,6 +97,11 @@ def start(
     from anamorph.likelihoods import DEFAULT
 
     with talking("site start", quiet, False) as messages:
+        if scale == "match":
+            raise CommandError(
+                "--scale must not be match at a site: quantiles would be those of this site alone; "
+                "use robust or zscore"
+            )
         opened = open_kit(kit, as_site=True)
         _tell_of_strangers(opened, messages)
         given = ImageArguments(data, tissues, participants, resample, cache)

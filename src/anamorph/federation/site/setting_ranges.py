@@ -14,7 +14,7 @@ from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError
 from anamorph.geometry.pose import NONE
-from anamorph.model.hyperparameters import LAYOUTS
+from anamorph.model.hyperparameters import GLOBAL, LAYOUTS
 from anamorph.model.settings import LatentLayout, Settings
 
 #: Lowest and highest value by setting. Of several weights no one may be higher, nor all be lower.
@@ -46,6 +46,11 @@ def check_ranges(settings: Settings, ranges: Mapping[str, tuple[float, float]]) 
     """
     if settings.has_poses:
         raise PolicyError(f"sites answer no questions about poses: align must be {NONE!r}")
+    if settings.intensity != GLOBAL:
+        raise PolicyError(
+            f"sites compare images as they are: intensity must be {GLOBAL!r}, got "
+            f"{settings.intensity!r}"
+        )
     for name, (low, high) in ranges.items():
         value = getattr(settings, name)
         numbers = value if isinstance(value, tuple) else (value,)
