@@ -147,8 +147,8 @@ def federated_fit(
         )
     if settings.intensity != GLOBAL:
         raise ArgumentError(
-            f"intensity must be {GLOBAL!r} across sites, got {settings.intensity!r}: bounds of what "
-            "sites answer are those of images as they are; scale them at the sites"
+            f"intensity must be {GLOBAL!r} across sites, got {settings.intensity!r}: bounds of "
+            "what sites answer are those of images as they are; scale them at the sites"
         )
     seed = checked_seed(model.random_state)
     name = fit_fingerprint(settings, seed, n_bytes=8)  # the same whenever the fit is resumed
