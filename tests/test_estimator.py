@@ -96,7 +96,8 @@ def test_methods_are_pinned():
     def arguments(name):
         return list(inspect.signature(getattr(ShapeAppearanceModel, name)).parameters)
 
-    assert arguments("fit") == ["self", "X", "y", "start", "checkpoint", "callback"]
+    fitting = ["start", "checkpoint", "callback", "validation"]
+    assert arguments("fit") == ["self", "X", "y", *fitting]
     assert arguments("inverse_transform") == ["self", "Z", "part", "covariance"]
     assert arguments("impute") == ["self", "X", "return_std"]
     assert arguments("transform") == ["self", "X", "return_cov"]
