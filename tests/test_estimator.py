@@ -29,6 +29,7 @@ PINNED = {
     "mean_penalty": None,
     "balance": (1.0, 1.0),
     "prior_dof": None,
+    "align": "none",
     "n_iter": 20,
     "levels": 1,
     "tol": None,
@@ -37,6 +38,7 @@ PINNED = {
     "channel_axis": None,
     "scale": None,
     "decimation": "auto",
+    "intensity": "global",
     "device": "cpu",
     "n_threads": None,
     "memory_budget": None,
@@ -96,8 +98,9 @@ def test_methods_are_pinned():
     def arguments(name):
         return list(inspect.signature(getattr(ShapeAppearanceModel, name)).parameters)
 
-    assert arguments("fit") == ["self", "X", "y", "start", "checkpoint", "callback"]
-    assert arguments("inverse_transform") == ["self", "Z", "part", "covariance"]
+    fitting = ["start", "checkpoint", "callback", "validation"]
+    assert arguments("fit") == ["self", "X", "y", *fitting]
+    assert arguments("inverse_transform") == ["self", "Z", "part", "covariance", "poses"]
     assert arguments("impute") == ["self", "X", "return_std"]
     assert arguments("transform") == ["self", "X", "return_cov"]
     assert arguments("sample_posterior")[1:] == ["X", "n_samples", "random_state"]
