@@ -177,7 +177,7 @@ def test_derivatives_with_respect_to_poses(likelihood, space):
     scale = np.sqrt(np.diag(hessian[0]))  # of what a coordinate does to the image
     # Gradients are central differences, interpolated; those of what is interpolated jump.
     error = np.linalg.norm((gradient[0] - numerical) / scale)
-    assert error < 0.2 * np.linalg.norm(numerical / scale)
+    assert error < 0.35 * np.linalg.norm(numerical / scale)
     assert np.linalg.eigvalsh(hessian[0]).min() > 0
 
 
