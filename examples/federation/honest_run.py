@@ -41,13 +41,15 @@ N_COMPONENTS = 8
 N_OTHERS = 100
 RATIOS = (1.2, 2.0, 5.0, 10.0, 20.0, 37.0)
 TOLERANCES = (1e-4, 1e-3, 1e-1)
+# Of all settings that a coordinator may choose, those with which sums tell most: free appearance.
+_FREE = {"likelihood": "gaussian", "appearance_penalty": (0.01, 1.0, 1.0)}
 KINDS = {
-    "digits, appearance only": {"likelihood": "gaussian", "latents": "appearance"},
-    "digits, shape and appearance": {"likelihood": "gaussian"},
-    "digits, stiff": {"likelihood": "gaussian", "shape_penalty": (1e3,) * 5},
+    "digits, appearance only": {**_FREE, "latents": "appearance"},
+    "digits, shape and appearance": _FREE,
+    "digits, stiff": {**_FREE, "shape_penalty": (1e3,) * 5},
     "digits, Bernoulli": {"likelihood": "bernoulli"},
-    "faces, appearance only": {"likelihood": "gaussian", "latents": "appearance"},
-    "faces, shape and appearance": {"likelihood": "gaussian"},
+    "faces, appearance only": {**_FREE, "latents": "appearance"},
+    "faces, shape and appearance": _FREE,
 }
 
 

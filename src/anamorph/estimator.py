@@ -366,14 +366,12 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             nonlocal is_checked
             if not is_checked:  # once, for all grids
                 images.check(for_fit=True)
-                if not settings.has_poses and (
-                    remark := remark_on_places(images, replace(settings, space=images.format.space))
-                ):
-                    logger.warning("%s", remark)
+            cohort = place_cohort(self.machine, images, settings, images.identities, starting)
+            may_remark = not is_checked and not settings.has_poses
+            if may_remark and (remark := remark_on_places(cohort.images, settings)):
+                logger.warning("%s", remark)
             is_checked = True
-            return LocalSites(
-                [place_cohort(self.machine, images, settings, images.identities, starting)]
-            )
+            return LocalSites([cohort])
 
         return self.fit_at(
             open_sites,

@@ -19,7 +19,7 @@ from anamorph.images.files import FileImages
 from anamorph.images.format import ImageFormat
 from anamorph.images.grid import Grid
 from anamorph.images.world import World
-from anamorph.likelihoods import LIKELIHOODS
+from anamorph.likelihoods import DEFAULT, LIKELIHOODS, OF_CLASSES
 from anamorph.model.checks import check_choice
 from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
@@ -40,7 +40,7 @@ from anamorph.storage.modelfile import Origin
 INTENSITIES, LABELS = "intensities", "labels"
 KINDS = (INTENSITIES, LABELS)
 
-_READ_AS = {INTENSITIES: "gaussian", LABELS: "categorical"}
+_READ_AS = {INTENSITIES: DEFAULT, LABELS: OF_CLASSES}
 _SMALLEST_PROBABILITY = 1e-6
 _SAME_VOLUME = 1e-3
 _MOST_LEVELS = 24

@@ -296,7 +296,9 @@ def test_scaling_is_a_setting_of_the_fit(anamorph, volumes, tmp_path):
     result = anamorph("fit", volumes, "-o", model, *QUICK, "--scale", "robust", succeeds=True)
     assert "Understood: each image is divided by its own typical intensity" in result.stdout
     result = anamorph("fit", volumes, "-o", model, *QUICK, "--force", "--scale", "twice")
-    assert "--scale must be one of none, robust, zscore, or a positive number" in result.error
+    assert (
+        "--scale must be one of none, robust, zscore, match, or a positive number" in result.error
+    )
 
 
 # ---- check

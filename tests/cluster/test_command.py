@@ -25,7 +25,7 @@ def test_it_has_all_options_of_fit():
         for command in (on_cluster, here)
     )
     assert ours - theirs == {"--scheduler", "--scratch", "--partitions"}
-    assert theirs <= ours
+    assert theirs - ours == {"--holdout"}  # the evidence of held-out images is found by one process
     assert "scheduler" not in inspect.signature(fit).parameters
 
 

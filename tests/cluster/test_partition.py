@@ -37,7 +37,7 @@ class PartitionSites:
         self.parameters = self.shot_with = None
         for part in self.parts:
             zeros = np.zeros((len(part.identities), settings.layout.n_latents))
-            self.folder.write(part.number, 0, PartitionLatents(zeros, zeros))
+            self.folder.write(part.number, 0, PartitionLatents(zeros, zeros, zeros[:, :0]))
 
     def publish(self, parameters):
         self.parameters = parameters
@@ -62,6 +62,10 @@ class PartitionSites:
         return np.concatenate(
             [self.folder.read(part.number, self.step).latents for part in self.parts]
         )
+
+    @property
+    def poses(self):
+        return self.latents[:, :0]
 
     def close(self):
         forget(self.folder)
@@ -155,10 +159,10 @@ def test_a_task_of_long_ago_does_no_harm(files, tmp_path):
 
 def test_inspecting_gives_a_digest_of_every_image(files, tmp_path):
     _, sites = fitted(files, tmp_path / "shared", lambda question: False, n_iter=1)
-    digests = [digest for part in sites.parts for digest in inspect(part)]
+    digests = [digest for part in sites.parts for digest in inspect(part).digests]
     assert len(set(digests)) == len(files)
     np.save(files[0], np.load(files[0])[::-1])
-    again = [digest for part in sites.parts for digest in inspect(part)]
+    again = [digest for part in sites.parts for digest in inspect(part).digests]
     assert [old == new for old, new in zip(digests, again, strict=True)] == [
         n > 0 for n in range(len(files))
     ]

@@ -9,7 +9,7 @@ from anamorph.storage.errors import ModelFileError, WriteError
 
 def latents(seed):
     now, before = np.random.default_rng(seed).standard_normal((2, 3, 2))
-    return PartitionLatents(now, before)
+    return PartitionLatents(now, before, now[:, :0])
 
 
 def test_a_step_can_be_done_again_from_the_same_latents(tmp_path):

@@ -347,7 +347,8 @@ def assert_same_answers(answers, expected, tolerance=2e-5):
     """Compare to what float32 gives.
 
     Displacements shot alone or together differ by 5e-7 voxels, and so do warped images; gaussian
-    residuals are a twentieth of the images, so that gradients differ by some 1e-5.
+    residuals are a twentieth of the images, so that gradients differ by some 1e-5; exponentials
+    make it up to 1e-4 for counts.
     """
     assert answers.keys() == expected.keys()
     for name, answer in expected.items():
@@ -392,7 +393,7 @@ def test_answers_do_not_depend_on_the_memory_budget(likelihood, memory_budget):
     problem = PROBLEMS[likelihood]
     expected = answers_of(problem, range(N_PRIME), [])
     answers = answers_of(problem, range(N_PRIME), [], memory_budget=memory_budget)
-    assert_same_answers(answers, expected)
+    assert_same_answers(answers, expected, 1e-4 if likelihood == "poisson" else 2e-5)
 
 
 @every_likelihood
@@ -401,7 +402,8 @@ def test_answers_do_not_depend_on_the_number_of_threads(likelihood, n_threads):
     problem = PROBLEMS[likelihood]
     expected = answers_of(problem, range(N_PRIME), [])
     with use_threads(n_threads):
-        assert_same_answers(answers_of(problem, range(N_PRIME), []), expected)
+        answers = answers_of(problem, range(N_PRIME), [])
+    assert_same_answers(answers, expected, 1e-4 if likelihood == "poisson" else 2e-5)
 
 
 def test_kept_displacements_are_not_used_for_other_latents_or_bases():

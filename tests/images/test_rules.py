@@ -259,7 +259,11 @@ def test_a_mask_says_what_is_missing(tmp_path):
     with pytest.raises(ImageError, match="one mask for all images, or one for each of 3, got 2"):
         FileImages(images, mask=each[:2])
     with pytest.raises(ImageError, match=r"differ in shape"):
-        FileImages(images, mask=save_nifti(tmp_path / "other.nii", np.ones((5, 7), np.uint8)))
+        FileImages(
+            images,
+            mask=save_nifti(tmp_path / "other.nii", np.ones((5, 7), np.uint8)),
+            resample=False,
+        )
     nothing = save_nifti(tmp_path / "none.nii", np.zeros((6, 7), np.uint8))
     with pytest.raises(ImageError, match=r"no observed voxel: .* outside the mask"):
         FileImages(images, mask=nothing).check(for_fit=True)

@@ -57,6 +57,8 @@ class Toy(IndependentChannels):
 
 # Where a name of a likelihood may stand outside `likelihoods/`: what was chosen for somebody.
 ALLOWED = {
+    # what the JavaScript of pages knows
+    *(("explorer/packing.py", name) for name in LIKELIHOODS),
     ("model/presets.py", "gaussian"),  # settings of the paper
     ("model/presets.py", "bernoulli"),
     ("model/presets.py", "categorical"),

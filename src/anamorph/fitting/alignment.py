@@ -142,10 +142,11 @@ def remark_on_places(images: ReadableImages, settings: Settings) -> str | None:
     worst = int(np.argmax(spread / settings.space))
     if spread[worst] < max(_FEW_VOXELS, _SMALL_SHARE * settings.space[worst]):
         return None
+    share = spread[worst] / settings.space[worst]
     return (
-        f"Objects are not at the same place: centres of mass differ by {spread[worst]:.1f} voxels "
-        f"(standard deviation along axis {worst}). Without alignment, modes will be about places; "
-        "align='rigid', 'similarity' or 'affine' (--align) finds a pose for each image"
+        f"Objects are not at the same place: centres of mass differ by {share:.0%} of axis {worst} "
+        "(standard deviation). Without alignment, modes will be about places; align='rigid', "
+        "'similarity' or 'affine' (--align) finds a pose for each image"
     )
 
 

@@ -18,6 +18,7 @@ from anamorph.fitting.cohort import Cohort
 from anamorph.images.cache import KeptImages, can_be_kept
 from anamorph.images.coarse import CoarseImages
 from anamorph.images.files import FileImages
+from anamorph.images.format import ImageFormat
 from anamorph.model.generator import working_bytes
 from anamorph.model.settings import Settings
 
@@ -46,7 +47,7 @@ def place_cohort(
     Cohort
     """
     n_voxels, spread = len(images) * math.prod(settings.space), None
-    if images.read(slice(0, 1)).shape[2:] != settings.space:
+    if _grid_of(images) != settings.space:
         images = CoarseImages(images, settings.space, machine.budget)
         spread = images.spread if settings.likelihood.has_noise else None
     if chosen_device(machine.device, n_voxels) == "cpu":
@@ -60,6 +61,12 @@ def place_cohort(
     on_device = ImagesOnDevice(images, plan.are_images_resident)
     place = SumPlace(on_device.namespace, scratch, plan.are_sums_resident)
     return Cohort(on_device, settings, identities, plan.working_bytes, start, place, spread)
+
+
+def _grid_of(images: ReadableImages) -> tuple[int, ...]:
+    """Return the shape of the grid of images; files know it without being read once more."""
+    described: ImageFormat | None = getattr(images, "format", None)
+    return images.read(slice(0, 1)).shape[2:] if described is None else described.space
 
 
 def plan_fit_on_gpu(settings: Settings, n_images: int, budget: int | None = None) -> GpuPlan:

@@ -23,6 +23,7 @@ from anamorph.arrays.devices import array_namespace, beside, fourier_namespace, 
 from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.geometry.pose import PoseFrame, pose_basis, pose_levels, pose_names
 from anamorph.geometry.warps import pull_batch
+from anamorph.likelihoods import DEFAULT
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
 from anamorph.model.posing import averaged, improve_poses, is_outside, voxel_places
@@ -59,7 +60,8 @@ def centre_poses(images: Array, background: Float64Array, frame: PoseFrame) -> F
     """
     shape = (-1, *(1,) * frame.n_dims)
     level, precision = (beside(images, row, np.float32).reshape(shape) for row in background)
-    excess = np.square(np.nan_to_num(images - level))
+    # In float64, since squares of large intensities are beyond float32.
+    excess = np.square(np.nan_to_num(images - level).astype(np.float64))
     limit = np.where(precision > 0, _NOISE_LEVEL**2 / np.where(precision > 0, precision, 1), 0)
     mass = np.where(excess > limit, excess, 0).sum(axis=1)
     poses = np.zeros((len(images), frame.n_coordinates))
@@ -103,7 +105,7 @@ class Target:
         frame, weights = self.frame, self.weights()
         coarse = replace(
             settings,
-            likelihood_name="gaussian",
+            likelihood_name=DEFAULT,
             space=frame.space,
             voxel_size=tuple(frame.size.tolist()),
             decimation=1.0,

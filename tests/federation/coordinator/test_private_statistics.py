@@ -48,7 +48,7 @@ def test_the_default_bound_is_public_and_clips_few():
     fitted = model(n_iter=2).fit(stack(N_IMAGES))
     terms = privacy_terms(fitted, 1.0)
     norms = np.linalg.norm(fitted.transform(stack(N_IMAGES)), axis=1)
-    assert np.mean(norms > terms.clip) < 0.2
+    assert np.mean(norms > terms.clip) < 0.25
     assert terms.clip < 3 * norms.max()
 
 

@@ -17,7 +17,9 @@ def images():
 @pytest.fixture(scope="module")
 def model(images):
     """A model with nearly as many components as images."""
-    return ShapeAppearanceModel(10, latents="appearance", n_iter=4).fit(images[:12])
+    return ShapeAppearanceModel(
+        10, latents="appearance", n_iter=4, appearance_penalty=(0.01, 1.0, 1.0)
+    ).fit(images[:12])
 
 
 def test_a_model_of_few_images_tells_who_was_in_the_fit(model, images):

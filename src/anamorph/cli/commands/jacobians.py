@@ -45,11 +45,12 @@ def jacobians(
     images: 2 where an image is twice as large. Each map goes to a file of the
     name of its image and _jacobian (or _log-jacobian).
     """
+    from anamorph.likelihoods import DEFAULT
     from anamorph.storage.outputs import ImageOutput
 
     model = model_arguments.load()
     format_ = replace(
-        model.image_format_, likelihood="gaussian", n_channels=1, channel_axis=None, labels=None
+        model.image_format_, likelihood=DEFAULT, n_channels=1, channel_axis=None, labels=None
     )
     written = ImageOutput(format_, model.origin_, is_bounded=False)
     source = latent_source(model, given, latents, messages)
