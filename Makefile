@@ -8,7 +8,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 # Processes that share the tests.
 WORKERS := -n auto --maxprocesses 4
 
-.PHONY: help demo test lint docs test-fast test-slow test-lowest bench test-gpu bench-gpu \
+.PHONY: help demo test lint docs test-fast test-slow test-long test-lowest bench test-gpu bench-gpu \
 	prepare-lowest run-test-lowest run-test-gpu run-bench-gpu paper clean
 
 help: ## list the targets
@@ -39,12 +39,16 @@ docs: $(READY) ## build the documentation in site/, and run its examples
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test-fast: $(READY) ## tests that take at most a few seconds each
-	$(BIN)/pytest -q $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/pytest -q $(WORKERS) --dist worksteal -m "not slow and not long"
 
 # Each file in one process: what slow tests share, such as running servers, is started once.
 # Interrupted when that takes too long, they tell what has failed so far.
-test-slow: $(READY) ## the others
-	timeout --signal INT --kill-after 30 780 $(BIN)/pytest -q $(WORKERS) --dist loadfile -m slow
+test-slow: $(READY) ## the others, but for the longest
+	timeout --signal INT --kill-after 30 600 $(BIN)/pytest -q $(WORKERS) --dist loadfile \
+		-m "slow and not long"
+
+test-long: $(READY) ## the longest: kills of processes of hospitals, six sites, simulated GPUs
+	$(BIN)/pytest -q $(WORKERS) --dist loadfile -m long
 
 # Old libraries call what newer ones have deprecated, which is no fault of ours. A cache of kernels
 # of its own, or the two versions of Numba would overwrite each other's.
@@ -59,7 +63,7 @@ prepare-lowest:
 run-test-lowest: $(LOWEST)/.ready
 	NUMBA_CACHE_DIR=$(LOWEST)/kernels $(LOWEST)/bin/pytest -q $(WORKERS) --dist worksteal \
 		-W default::DeprecationWarning -W default::PendingDeprecationWarning --disable-warnings \
-		-m "not slow" $(LOWEST_TESTS)
+		-m "not slow and not long" $(LOWEST_TESTS)
 
 LOWEST_TESTS := tests/latents tests/storage tests/images/readers tests/test_estimator.py tests/plots \
 	tests/cli/test_values.py tests/cli/test_commands.py tests/cli/test_bad_input.py

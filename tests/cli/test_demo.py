@@ -63,6 +63,7 @@ def test_settings_of_digits_are_those_of_the_paper():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_volumes_tell_their_age(tmp_path):
     *_, objective = demo.run_demo(tmp_path, volumes=True)
     assert objective.name == "objective.png"

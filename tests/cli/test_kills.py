@@ -13,6 +13,7 @@ from tests.cli.conftest import QUICK, blobs
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_killed_where_it_changes_files_a_fit_finishes_with_the_same_bytes(tmp_path):
     make_images(tmp_path / "images")

@@ -47,6 +47,7 @@ def fitted(likelihood, device, **changes):
     return model.fit(images_for(likelihood))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "categorical"])
 def test_fits_agree(gpu, monkeypatch, likelihood):
     monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)  # each takes a simulation long
@@ -105,6 +106,7 @@ def test_what_is_fitted_is_in_memory(gpu, tmp_path):
     assert np.array_equal(ShapeAppearanceModel.load(tmp_path / "model").mean_, model.mean_)
 
 
+@pytest.mark.long
 def test_a_fit_goes_on_from_its_checkpoint(gpu, tmp_path):
     path = tmp_path / "checkpoint"
     ShapeAppearanceModel(2, n_iter=1, n_steps=3, device="cuda").fit(blobs(6), checkpoint=path)
@@ -137,6 +139,7 @@ def test_less_memory_means_that_images_are_streamed(gpu):
     assert not plan_fit_on_gpu(settings, 10**6, budget=needed).are_images_resident
 
 
+@pytest.mark.long
 def test_sums_that_do_not_fit_are_solved_with_some_at_a_time(gpu, monkeypatch):
     everything = fitted("bernoulli", "cuda")
     plan = GpuPlan(are_images_resident=True, are_sums_resident=False, working_bytes=2**20)

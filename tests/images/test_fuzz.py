@@ -189,5 +189,6 @@ def test_damaged_files(tmp_path, capfd, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_many_damaged_files(tmp_path, capfd, caplog):
     fuzz(tmp_path, capfd, caplog, 9500, seed=1)

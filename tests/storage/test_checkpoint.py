@@ -168,6 +168,7 @@ np.savez(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 def test_a_fit_that_is_killed_again_and_again_ends_the_same(tmp_path, seed):
     generator = np.random.default_rng(seed)

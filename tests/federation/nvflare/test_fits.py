@@ -164,6 +164,7 @@ def kill_the_coordinator(hospitals, driver):
     wait_until(lambda: not server.is_running(), "the end of the server")
 
 
+@pytest.mark.long
 def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, pooled, tmp_path):
     output = tmp_path / "model.safetensors"
     n_before = len(hospitals.events())
@@ -195,6 +196,7 @@ def test_whatever_is_killed_the_fit_ends_as_if_nothing_had_happened(hospitals, p
     assert not any(hospitals.temporary.iterdir())  # no copies of images are left by those who died
 
 
+@pytest.mark.long
 def test_a_fit_goes_on_without_a_site_and_takes_it_back(hospitals, tmp_path):
     output, checkpoint = tmp_path / "model.safetensors", tmp_path / "model.checkpoint"
     n_before = len(hospitals.events())

@@ -16,7 +16,7 @@ from anamorph.federation.nvflare.provision import revoke
 from tests.federation.nvflare.hospitals import PATIENCE, Hospitals, kill, wait_until
 from tests.federation.nvflare.test_refusals import greeted, refusals_at_the_coordinator
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SIZES = {"berlin": 5, "london": 6, "madrid": 5, "oslo": 7, "paris": 5, "rome": 6}
 POLICY = "minimum_images = 4\nroster_changes = 2\nweighted_sums_per_image = 5\n"
