@@ -74,6 +74,7 @@ def test_a_worker_that_is_killed_costs_only_its_tasks(
     check_same(model, whole)
 
 
+@pytest.mark.long
 def test_the_last_worker_is_killed_and_another_one_comes(whole, files, tmp_path):
     """Parameters that were sent are lost with it, and are sent again."""
     others = Processes(tmp_path)
@@ -106,6 +107,7 @@ def test_a_scheduler_that_is_killed_is_named(files, tmp_path):
         others.end()
 
 
+@pytest.mark.long
 def test_a_client_that_is_killed_goes_on_with_the_same_command(
     processes, client, files, tmp_path, anamorph_process
 ):

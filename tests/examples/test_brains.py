@@ -6,7 +6,7 @@ import pytest
 
 from examples.paper import brains
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from anamorph.compare.layouts import compare_layouts
 from examples.paper import held_out
 from examples.paper.experiment import Experiment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
