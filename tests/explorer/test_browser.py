@@ -164,6 +164,39 @@ def test_latents_are_moved_by_keys_numbers_and_buttons(browser, pages):
     assert played != 0
 
 
+def test_what_people_do_ends_what_plays(browser, pages):
+    start(browser, pages["digits"])
+    values = "Array.from((await explorer).latents.values)"
+    pressed = "document.querySelectorAll('.row [aria-pressed=true]').length"
+    wait = "await new Promise((resolve) => setTimeout(resolve, 300));"
+    browser.run(f"document.querySelector('[aria-label=\"Play z1\"]').click(); {wait}")
+    assert browser.run(f"return {pressed}") == 1
+    # Keys work while a slider has the focus, and what played does not go on.
+    browser.evaluate("document.querySelector('input[type=range]').focus()")
+    browser.press("0", 48)
+    assert browser.run(f"{wait} return {values}") == [0, 0, 0]
+    assert browser.run(f"return {pressed}") == 0
+    browser.press("R", 82)
+    assert browser.run(f"return {values}") != [0, 0, 0]
+    typed = browser.run(
+        """const number = document.querySelector(".row input[type=number]");
+        number.value = "1e999"; number.dispatchEvent(new Event("change"));
+        number.dispatchEvent(new Event("blur")); return number.value"""
+    )
+    assert typed == "0"
+
+
+def test_an_address_moves_locked_latents_too(browser, pages):
+    start(browser, pages["digits"])
+    found = browser.run(
+        """const e = await explorer; e.latents.set(0, 1.25);
+        document.querySelector('[aria-label="Lock z1"]').click();
+        location.hash = "#z=2:1"; await new Promise((resolve) => setTimeout(resolve, 100));
+        return Array.from(e.latents.values)"""
+    )
+    assert found == [0, 1, 0]
+
+
 def test_an_address_restores_the_view(browser, pages):
     start(browser, pages["volumes"] + "#z=1:2")
     found = browser.run(

@@ -284,3 +284,11 @@ def test_notebooks_show_the_page_in_a_frame(tmp_path):
     path = explorer.save(tmp_path / "e.html")
     assert path.read_text(encoding="utf-8") == explorer.page
     assert "MB" in repr(explorer)
+
+
+def test_latents_are_finite(tmp_path):
+    model, _ = model_of("digits")
+    latents = latents_of()
+    latents[1, 0] = np.nan
+    with pytest.raises(ExplorerError, match="latents must be finite"):
+        write_explorer(model, tmp_path / "a.html", latents=latents)

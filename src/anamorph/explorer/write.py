@@ -178,6 +178,8 @@ def _known_latents(
     if latents is not None:
         rows = np.asarray(latents, np.float64)
         n_rows = len(rows) if collection is None else len(collection)
+        if not np.isfinite(rows).all():
+            raise ExplorerError("latents must be finite numbers: leave out images without latents")
         return collection, np.asarray(checked_latents(model, rows, n_rows), np.float64)
     return collection, None if images is None else model.transform(images)
 

@@ -40,6 +40,7 @@ class Follower {
       });
       this.stage.show(answer, describe(this.latents));
       this.milliseconds[resolution] = answer.milliseconds;
+      if (answer.image.every(Number.isNaN)) this.say("No picture: latents this large give no image");
     } catch (error) {
       this.say(`No picture: ${error.message}`);
     }
@@ -128,11 +129,13 @@ async function start() {
   const map = new ImageMap(facts, latents, {
     onselect: (row) => comparison.select(row),
     onhover: (row, canvas) => drawThumbnail(engine, facts, stage, row, canvas),
+    onpress: () => animation.stop(),
     onmean: (z) => latents.setAll(latents.inDeviations(z), { evenLocked: true }),
   });
   const comparison = new Comparison(facts, latents, stage, engine, animation, map);
   const exports = new Exports(facts, latents, stage, picture, comparison, say);
   exports.shown = () => follower.settled();
+  exports.onrecord = () => animation.stop();
   stage.oncursor = () => {
     comparison.draw();
     remember();
@@ -156,17 +159,19 @@ async function start() {
     follower.follow();
     remember();
   });
-  addEventListener("hashchange", () => {
-    latents.reset();
-    readFragment(location.hash, latents, options, facts.space);
+  addEventListener("hashchange", (event) => {
+    animation.stop();
+    latents.setAll(Array(latents.count).fill(0), { evenLocked: true });
+    readFragment(new URL(event.newURL).hash, latents, options, facts.space);
     if (options.cursor) stage.cursor = options.cursor;
     stage.restore();
     follower.follow();
   });
   addEventListener("keydown", (event) => {
-    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = { r: () => latents.draw(), 0: () => latents.reset(), o: () => latents.opposite(), p: () => sliders.play(animation.isPlaying ? null : "tour") }[event.key];
-    act?.();
+    if (event.target.closest("input:not([type=range]), select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = { r: () => latents.draw(), 0: () => latents.reset(), o: () => latents.opposite() }[event.key.toLowerCase()];
+    if (act) sliders.stopAnd(act);
+    else if (event.key.toLowerCase() === "p") sliders.play(animation.isPlaying ? null : "tour");
   });
 
   say("Loading the model\u2026");

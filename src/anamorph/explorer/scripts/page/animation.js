@@ -12,6 +12,7 @@ export class Animation {
   constructor(latents) {
     this.latents = latents;
     this.frame = null;
+    this.whenDone = null;
   }
 
   get isPlaying() {
@@ -21,6 +22,7 @@ export class Animation {
   /** Play a mode by its number, "tour" for all that are not locked, or a function of 0 to 1. */
   start(what, whenDone = () => {}) {
     this.stop();
+    this.whenDone = whenDone;
     const { latents } = this, base = Float64Array.from(latents.values);
     const modes = what === "tour" ? latents.modes.map((_, k) => k).filter((k) => !latents.isLocked[k]) : [what];
     let began = null;
@@ -30,7 +32,6 @@ export class Animation {
       if (what === "tour" && turns >= modes.length) {
         latents.setAll(base);
         this.stop();
-        whenDone();
         return;
       }
       if (typeof what === "function") what(0.5 - 0.5 * Math.cos(2 * Math.PI * turns));
@@ -44,8 +45,12 @@ export class Animation {
     this.frame = requestAnimationFrame(advance);
   }
 
+  /** Stop, and tell who started it, so that no button stays pressed. */
   stop() {
     if (this.frame !== null) cancelAnimationFrame(this.frame);
     this.frame = null;
+    const tell = this.whenDone;
+    this.whenDone = null;
+    tell?.();
   }
 }

@@ -16,7 +16,10 @@ export class Comparison {
     this.letters = Object.fromEntries(MARKS.map((letter) => [letter, element("span", { class: "chosen" }, "none")]));
     const setters = MARKS.map((letter) => element("div", {}, button(`Set ${letter}`, () => this.mark(letter)), " ", this.letters[letter]));
     this.range = element("input", { type: "range", min: 0, max: 1, step: 0.01, value: 0, "aria-label": "From A to B", disabled: true });
-    this.range.addEventListener("input", () => this.walk(Number(this.range.value)));
+    this.range.addEventListener("input", () => {
+      this.stop();
+      this.walk(Number(this.range.value));
+    });
     this.play = toggle("Walk", false, (value) => this.playWalk(value), { disabled: true });
     this.sum = button("A \u2212 B + C", () => this.add(), { disabled: true, title: "Show the image with latents A \u2212 B + C" });
     this.element = element("section", { class: "compare", "aria-label": "Chosen image" }, this.title, this.figures,
@@ -84,7 +87,7 @@ export class Comparison {
   }
 
   playWalk(isOn) {
-    if (isOn) this.animation.start((share) => this.walk(share));
+    if (isOn) this.animation.start((share) => this.walk(share), () => this.play.show(false));
     else this.animation.stop();
   }
 

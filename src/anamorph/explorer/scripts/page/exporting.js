@@ -57,13 +57,24 @@ export class Exports {
   }
 
   async gif() {
+    if (this.isRecording) return;
+    this.isRecording = true;
+    try {
+      await this.record();
+    } finally {
+      this.isRecording = false;
+    }
+  }
+
+  async record() {
+    this.onrecord?.();
     const { latents, stage } = this, shown = Array.from(latents.values), frames = [];
     const source = stage.snapshot(), scale = Math.min(1, WIDEST_FRAME / source.width);
     const [width, height] = [Math.round(source.width * scale), Math.round(source.height * scale)];
     const small = new OffscreenCanvas(width, height), context = small.getContext("2d", { willReadFrequently: true });
     for (let n = 0; n < FRAMES; n++) {
-      this.say(`Frame ${n + 1} of ${FRAMES}`);
       latents.setAll(this.frameLatents(shown, n), { evenLocked: true });
+      this.say(`Frame ${n + 1} of ${FRAMES}`); // after the hint of the latents, which it replaces
       await this.shown();
       context.drawImage(stage.snapshot(), 0, 0, width, height);
       frames.push(context.getImageData(0, 0, width, height).data);

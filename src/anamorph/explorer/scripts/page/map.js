@@ -10,8 +10,8 @@ const LADDER = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253,
 
 export class ImageMap {
   /** onselect(n) shows an image; onhover(n, canvas) draws its thumbnail. */
-  constructor(facts, latents, { onselect, onhover, onmean }) {
-    Object.assign(this, { facts, latents, onselect, onhover, onmean });
+  constructor(facts, latents, { onselect, onhover, onmean, onpress }) {
+    Object.assign(this, { facts, latents, onselect, onhover, onmean, onpress });
     this.people = facts.people ?? { names: [], latents: [], columns: [], nPictures: 0 };
     this.axes = this.possibleAxes();
     this.isLasso = false;
@@ -88,6 +88,8 @@ export class ImageMap {
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       const [x, y] = placeOf(event);
+      this.onpress();
+      this.hover(null);
       if (this.isLasso) this.path = [[x, y]];
       else if (this.nearest(x, y) !== null) this.onselect(this.nearest(x, y));
       else isMoving = this.moveLatents(x, y);
@@ -100,10 +102,12 @@ export class ImageMap {
       } else if (isMoving) this.moveLatents(x, y);
       else this.hover(this.nearest(x, y), x, y);
     });
-    canvas.addEventListener("pointerup", () => {
-      isMoving = false;
-      if (this.path) this.finishLasso();
-    });
+    for (const end of ["pointerup", "pointercancel"]) {
+      canvas.addEventListener(end, () => {
+        isMoving = false;
+        if (this.path) this.finishLasso();
+      });
+    }
     canvas.addEventListener("pointerleave", () => this.hover(null));
     new ResizeObserver(() => this.schedule()).observe(canvas); // texts keep their size
   }
@@ -358,7 +362,7 @@ function ticks(low, high) {
   const rough = (high - low) / 6, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((candidate) => candidate >= rough);
   const all = [];
-  for (let n = Math.ceil(low / step); n * step <= high; n++) all.push(n * step);
+  for (let n = Math.ceil(low / step); n * step <= high && all.length < 20; n++) all.push(n * step);
   return all;
 }
 

@@ -27,16 +27,20 @@ export class Sliders {
 
   /** Play a mode by its number, "tour", or nothing. */
   play(what) {
+    if (what === null) this.animation.stop();
+    else this.animation.start(what, () => this.showPlayed(null));
+    this.showPlayed(what);
+  }
+
+  showPlayed(what) {
     this.tour.show(what === "tour");
     this.rows.forEach((row, k) => row.play.show(what === k));
-    if (what === null) this.animation.stop();
-    else this.animation.start(what, () => this.play(null));
   }
 
   makeRow(mode, k) {
     const { latents } = this, [low, high] = latents.limits[k], name = this.nameOf(mode);
     const range = element("input", { type: "range", min: low, max: high, step: 0.01, value: 0, "aria-label": `${name}, in standard deviations` });
-    range.addEventListener("input", () => latents.set(k, Number(range.value)));
+    range.addEventListener("input", () => this.stopAnd(() => latents.set(k, Number(range.value))));
     range.addEventListener("pointerdown", () => this.play(null));
     range.addEventListener("dblclick", () => latents.set(k, 0));
     const observed = latents.observed[k];
@@ -45,7 +49,8 @@ export class Sliders {
     range.style.setProperty("--to", share(latents.ends[k][1]));
     if (observed) range.title = `Observed from ${shortNumber(observed[0])} to ${shortNumber(observed[1])}`;
     const number = element("input", { type: "number", step: 0.1, value: 0, "aria-label": `${name}, typed`, inputmode: "decimal" });
-    number.addEventListener("change", () => latents.set(k, Number(number.value)));
+    number.addEventListener("change", () => this.stopAnd(() => latents.set(k, Number(number.value))));
+    number.addEventListener("blur", () => (number.value = Number(latents.values[k].toFixed(2))));
     const lock = toggle("Lock", false, (value) => (latents.isLocked[k] = value), { class: "small", title: "Keep this latent when others change", "aria-label": `Lock ${name}` });
     const play = toggle("Play", false, (value) => this.play(value ? k : null), { class: "small", "aria-label": `Play ${name}` });
     const ends = latents.ends[k].map((value) => this.makeEnd(k, name, value));
