@@ -9,19 +9,15 @@ import pytest
 from scipy.ndimage import affine_transform, gaussian_filter
 
 from anamorph.geometry import pull
+from anamorph.geometry.coarsen import block_means
 from anamorph.geometry.pose import pose_names
+from anamorph.model.background import background_image, background_level, border_sums
 from anamorph.model.encoding import encode
 from anamorph.model.finding import find_poses, located
 from anamorph.model.generator import Generator
-from anamorph.model.pose_search import averaged, centre_poses, search_levels
-from anamorph.model.posing import (
-    PosedGenerator,
-    background_image,
-    background_level,
-    border_sums,
-    improve_poses,
-    posed_sums,
-)
+from anamorph.model.pose_search import centre_poses, search_levels
+from anamorph.model.pose_steps import improve_poses
+from anamorph.model.posing import PosedGenerator, posed_sums
 from tests.simulated import random_parameters, random_settings
 
 LIKELIHOODS = ("gaussian", "bernoulli", "categorical", "poisson")
@@ -226,7 +222,7 @@ def test_larger_voxels_are_means_of_what_is_seen():
     images = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
     images[0, 0, 0, 0] = np.nan
     images[0, 0, 2, 2:] = np.nan
-    found = averaged(images, (2, 2))
+    found = block_means(images, (2, 2))
     assert found.shape == (1, 1, 2, 2)
     np.testing.assert_allclose(found[0, 0], [[(1 + 4 + 5) / 3, 4.5], [8.5, np.nan]])
 

@@ -24,9 +24,9 @@ from anamorph.arrays.typing import Float32Array, Float64Array, ReadableImages
 from anamorph.fitting.sites import Sites
 from anamorph.fitting.sums import Move, Sums
 from anamorph.geometry.pose import PoseFrame
+from anamorph.model.background import background_image, background_level, border_sums
 from anamorph.model.parameters import Parameters
 from anamorph.model.pose_search import centre_poses, search_levels
-from anamorph.model.posing import background_image, background_level, border_sums
 from anamorph.model.settings import Settings
 
 _SEARCHES, _MATCHES, _FINEST_ROUNDS = 3, 2, 2

@@ -33,11 +33,13 @@ from anamorph.fitting.sums import FIELDS, MOVING, POSING, Move, Sums
 from anamorph.kernels.threads import run_parallel
 from anamorph.latents import starting_latents
 from anamorph.likelihoods import Derivatives
+from anamorph.model.background import border_sums
 from anamorph.model.encoding import improve, propose
 from anamorph.model.generator import Generator, working_bytes
 from anamorph.model.parameters import Parameters
 from anamorph.model.pose_search import Target, centre_poses, match_poses
-from anamorph.model.posing import PosedGenerator, border_sums, improve_poses, posed_sums
+from anamorph.model.pose_steps import improve_poses
+from anamorph.model.posing import PosedGenerator, posed_sums
 from anamorph.model.settings import Settings
 
 Result = TypeVar("Result")

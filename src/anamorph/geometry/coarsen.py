@@ -107,6 +107,31 @@ def coarsened_with_spread(images: Array, space: Sequence[int]) -> Coarsened:
     return Coarsened(means, np.where(shares > 0, np.maximum(variance, 0), 0).sum(axis=axes))
 
 
+def block_means(images: Array, factors: tuple[int, ...]) -> Array:
+    """Return means over blocks of voxels of images (N, C, *space), NaN where all are missing.
+
+    Blocks begin in the first corner: voxels are multiples of the fine ones, and those of the last
+    blocks may reach out of the box. This is for poses, which know no period.
+    """
+    if max(factors, default=1) == 1:
+        return images
+    xp = array_namespace(images)
+    excess = [-n % factor for n, factor in zip(images.shape[2:], factors, strict=True)]
+    padding = [(0, 0), (0, 0), *((0, more) for more in excess)]
+    padded = xp.pad(images, padding, constant_values=np.float32(np.nan))
+    shape = list(padded.shape[:2])
+    for n, factor in zip(padded.shape[2:], factors, strict=True):
+        shape += [n // factor, factor]
+    blocks = padded.reshape(shape)
+    within = tuple(range(3, blocks.ndim, 2))
+    count = (~np.isnan(blocks)).sum(axis=within)
+    total = np.nan_to_num(blocks).sum(axis=within)
+    missing = count == 0
+    means = np.where(missing, np.float32(np.nan), total / np.where(missing, 1, count))
+    contiguous: Array = xp.ascontiguousarray(means.astype(np.float32))
+    return contiguous
+
+
 def prolonged(fields: Array, space: Sequence[int]) -> Array:
     """Return fields on a finer grid of the same periodic box, by cubic interpolation.
 

@@ -12,10 +12,13 @@ import numpy as np
 
 from anamorph.arrays.devices import array_namespace, beside
 from anamorph.arrays.typing import Array, Float64Array
+from anamorph.geometry.coarsen import block_means
+from anamorph.model.background import background_image
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.generator import Generator
 from anamorph.model.pose_search import Target, match_poses, search_levels
-from anamorph.model.posing import PosedGenerator, averaged, background_image, improve_poses
+from anamorph.model.pose_steps import improve_poses
+from anamorph.model.posing import PosedGenerator
 
 _FINEST_STEPS = 10
 _ROUNDS, _SHOOTINGS, _TOLERANCE = 2, 20, 0.1  # of latents that only serve to find poses
@@ -37,7 +40,7 @@ def find_poses(generator: Generator, images: Array) -> Float64Array:
     poses = np.zeros((len(images), settings.frame.n_coordinates))
     *coarse, finest = search_levels(settings)
     for number, frame in enumerate(coarse or [finest]):
-        target = Target(averaged(expected, frame.factors)[0], background, frame)
+        target = Target(block_means(expected, frame.factors)[0], background, frame)
         poses = match_poses(settings, target, images, poses, search=number == 0)
     appearance = array_namespace(images).ascontiguousarray(
         np.broadcast_to(parameters.mean, images.shape)

@@ -21,12 +21,14 @@ from scipy.linalg import expm
 
 from anamorph.arrays.devices import array_namespace, beside, fourier_namespace, to_host
 from anamorph.arrays.typing import Array, Float32Array, Float64Array
+from anamorph.geometry.coarsen import block_means
 from anamorph.geometry.pose import PoseFrame, pose_basis, pose_levels, pose_names
 from anamorph.geometry.warps import pull_batch
 from anamorph.likelihoods import DEFAULT
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
-from anamorph.model.posing import averaged, improve_poses, is_outside, voxel_places
+from anamorph.model.pose_steps import improve_poses
+from anamorph.model.posing import is_outside, voxel_places
 from anamorph.model.settings import Settings
 
 #: The coarsest grid has at least so many voxels along its longest axis.
@@ -143,7 +145,7 @@ def match_poses(
     search : bool
         Whether to look far away as well.
     """
-    small = averaged(images, target.frame.factors)
+    small = block_means(images, target.frame.factors)
     target = target.beside(small)
     generator = target.generator(settings)
 

@@ -20,19 +20,17 @@ import numpy as np
 
 from anamorph.arrays.devices import array_namespace, beside, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
+from anamorph.geometry.coarsen import block_means
+from anamorph.geometry.penalties import packed_pairs
 from anamorph.geometry.pose import PoseFrame
 from anamorph.geometry.warps import differentiate, pull_batch, push_batch
-from anamorph.likelihoods.base import Derivatives, Likelihood
-from anamorph.model.generator import Generator, Guesses, slack
+from anamorph.likelihoods.base import Derivatives
+from anamorph.model.generator import Generator, Guesses
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
 _EDGE = 1e-3  # voxels by which rounding may take a voxel out of the box
-_MOST_HALVINGS = 5
-_LEAST_MOTION = 0.01  # voxels; shorter steps change nothing
 _LEAST_SEEN = 0.999
-_BACKGROUND_STEPS, _LONGEST_STEP = 30, 2.0  # of Newton, for the level of the background
-_PSEUDO_COUNT = 1e-3  # of what no background voxel holds, as a share of all
 
 
 @dataclass(frozen=True)
@@ -210,8 +208,7 @@ class PosedGenerator(Generator):
         """Return gradient and Hessian, given moments of force and stiffness about the centre."""
         n_dims, tangents = self.frame.n_dims, self.frame.tangents
         second = np.empty((len(packed), n_dims, n_dims, n_dims + 1, n_dims + 1))
-        rows, columns = _packed_places(n_dims)
-        for number, (i, j) in enumerate(zip(rows, columns, strict=True)):
+        for number, (i, j) in enumerate(packed_pairs(n_dims)):
             for place, (k, m) in enumerate(zip(*upper, strict=True)):
                 second[:, i, j, k, m] = second[:, j, i, m, k] = packed[:, number, place]
                 second[:, j, i, k, m] = second[:, i, j, m, k] = packed[:, number, place]
@@ -244,17 +241,10 @@ class PosedGenerator(Generator):
         return jacobian
 
 
-def _packed_places(size: int) -> tuple[list[int], list[int]]:
-    """Return rows and columns of a packed symmetric matrix: the diagonal, then what is above."""
-    rows, columns = np.triu_indices(size, 1)
-    return [*range(size), *rows.tolist()], [*range(size), *columns.tolist()]
-
-
 def _through(jacobian: Array, force: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return J'g, (N, d, *space), and J'HJ, packed: derivatives one map earlier."""
     n_dims = force.shape[1]
-    rows, columns = _packed_places(n_dims)
-    place = {(i, j): n for n, (i, j) in enumerate(zip(rows, columns, strict=True))}
+    place = {pair: number for number, pair in enumerate(packed_pairs(n_dims))}
     full = [
         [stiffness[:, place[min(i, j), max(i, j)]] for j in range(n_dims)] for i in range(n_dims)
     ]
@@ -263,7 +253,7 @@ def _through(jacobian: Array, force: Array, stiffness: Array) -> tuple[Array, Ar
         for i in range(n_dims)
     ]
     earlier = np.empty_like(stiffness)
-    for number, (i, j) in enumerate(zip(rows, columns, strict=True)):
+    for number, (i, j) in enumerate(packed_pairs(n_dims)):
         earlier[:, number] = sum(jacobian[:, k, i] * turned[k][j] for k in range(n_dims))
     return (jacobian * force[:, :, None]).sum(axis=1), earlier
 
@@ -289,198 +279,6 @@ def moved_mean(settings: Settings, parameters: Parameters, pose: Float64Array) -
     return moved
 
 
-# ---- finding poses
-
-
-@dataclass
-class PoseSearch:
-    """Poses of some images as steps improve them.
-
-    Attributes
-    ----------
-    poses : (N, P)
-    log_likelihood : (N,)
-        ln p(f, q | z).
-    improved : (N,) bool
-        Whether any step was taken.
-    """
-
-    poses: Float64Array
-    log_likelihood: Float64Array
-    improved: BoolArray
-
-
-def improve_poses(
-    generator: Generator,
-    images: Array,
-    appearance: Array,
-    displacement: Array | None,
-    poses: Float64Array,
-    *,
-    n_steps: int,
-    frame: PoseFrame | None = None,
-) -> PoseSearch:
-    """Take Gauss-Newton steps of poses, each halved until ln p(f, q | z) is no worse.
-
-    Parameters
-    ----------
-    generator : Generator
-        Without poses.
-    images, appearance : (N, C, *space)
-    displacement : (N, d, *space) or None
-        Of psi.
-    poses : (N, P)
-        Where to start.
-    n_steps : int
-        The most steps; an image takes fewer once they are short, or once none improves it.
-    frame : PoseFrame, optional
-        By default that of the model's grid.
-    """
-    search = PoseSearch(poses.copy(), np.full(len(poses), -np.inf), np.zeros(len(poses), bool))
-    active = np.arange(len(poses))
-    for _ in range(n_steps):
-        some = _Some(generator, images, appearance, displacement, frame, active)
-        here = some.posed(search.poses[active])
-        values, gradient, hessian = here.pose_derivatives(*some.fields())
-        search.log_likelihood[active] = values
-        prior = here.frame.prior_precision
-        gradient = gradient + search.poses[active] * prior
-        hessian = hessian + np.diag(prior)
-        step: Float64Array = -np.linalg.solve(hessian, gradient[..., None])[..., 0].astype(
-            np.float64, copy=False
-        )
-        moved = _backtrack(some, search, step)
-        active = active[moved & (here.frame.motion(step) > _LEAST_MOTION)]
-        if not len(active):
-            break
-    return search
-
-
-@dataclass(frozen=True)
-class _Some:
-    """Some of the images that poses are found for."""
-
-    generator: Generator
-    images: Array
-    appearance: Array
-    displacement: Array | None
-    frame: PoseFrame | None
-    which: IntArray
-
-    def posed(self, poses: Float64Array) -> PosedGenerator:
-        return PosedGenerator.of(self.generator, poses, self.frame)
-
-    def fields(self, rows: IntArray | None = None) -> tuple[Array, Array | None, Array]:
-        which = self.which if rows is None else self.which[rows]
-        if len(which) == len(self.images):
-            return self.appearance, self.displacement, self.images
-        moved = None if self.displacement is None else self.displacement[which]
-        return self.appearance[which], moved, self.images[which]
-
-
-def _backtrack(some: _Some, search: PoseSearch, step: Float64Array) -> BoolArray:
-    """Take steps (n, P), halved until they do no harm; tell which were taken, (n,)."""
-    before, start = search.log_likelihood[some.which].copy(), search.poses[some.which].copy()
-    frame = some.posed(start).frame
-    moved, pending = np.zeros(len(step), bool), np.arange(len(step))
-    for halvings in range(_MOST_HALVINGS + 1):
-        trial = frame.composed(step[pending] * 0.5**halvings, start[pending])
-        values = to_host(some.posed(trial).log_likelihood(*some.fields(pending)))
-        good = values >= before[pending] - slack(before[pending])
-        taken = some.which[pending[good]]
-        search.poses[taken], search.log_likelihood[taken] = trial[good], values[good]
-        search.improved[taken] = True
-        moved[pending[good]] = True
-        pending = pending[~good]
-        if not len(pending):
-            break
-    return moved
-
-
-def background_image(settings: Settings, background: Float64Array) -> Float64Array:
-    """Return what an image is expected to be where it shows a background (2, C), (C,)."""
-    level = background[0].reshape(1, -1, *(1,) * settings.n_dims)
-    return np.asarray(settings.likelihood.expectation(level), np.float64).reshape(-1)
-
-
-def background_level(
-    likelihood: Likelihood, count: Float64Array, total: Float64Array, squares: Float64Array
-) -> Float64Array:
-    """Return the background, (2, C): see `Parameters.background`.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-    count, total, squares : (C,)
-        Number of voxels that show background, the sum of what they hold, and of its squares.
-    """
-    n_channels, most = len(count), np.maximum(count, 1.0)
-    share = total / most
-    if likelihood.holds_classes:
-        share = share + _PSEUDO_COUNT
-        share = share / share.sum()
-    elif np.isfinite(likelihood.value_range[0]):
-        share = np.maximum(share, _PSEUDO_COUNT)
-        if np.isfinite(likelihood.value_range[1]):
-            share = np.minimum(share, 1 - _PSEUDO_COUNT)
-    ones = np.ones((n_channels, 1, 1))
-    value = share[:, None, None]
-    level = likelihood.starting_mean(ones, value)
-    precision = np.ones(n_channels)
-    for _ in range(_BACKGROUND_STEPS):
-        gradient, hessian = likelihood.mean_derivatives(level, ones, value, precision)
-        matrix = _unpacked(hessian[:, 0, 0].astype(np.float64), n_channels)
-        step = np.linalg.inv(matrix) @ gradient[:, 0, 0]
-        level = level - np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)[:, None, None]
-        level = likelihood.remove_redundancy(level[None])[0]
-    if likelihood.has_noise:
-        precision = likelihood.noise_precision(np.maximum(squares - total**2 / most, 0), most)
-    return np.stack([level[:, 0, 0], precision])
-
-
-def _unpacked(packed: Float64Array, size: int) -> Float64Array:
-    matrix = np.diag(packed[:size])
-    if len(packed) > size:
-        for number, (i, j) in enumerate(zip(*_packed_places(size), strict=True)):
-            matrix[i, j] = matrix[j, i] = packed[number]
-    return np.asarray(matrix + 1e-9 * np.eye(size), np.float64)
-
-
-# ---- sums over images that have poses
-
-
-def averaged(images: Array, factors: tuple[int, ...]) -> Array:
-    """Return means of blocks of voxels of images (N, C, *space); NaN where all are missing."""
-    if max(factors, default=1) == 1:
-        return images
-    xp = array_namespace(images)
-    excess = [-n % factor for n, factor in zip(images.shape[2:], factors, strict=True)]
-    padding = [(0, 0), (0, 0), *((0, more) for more in excess)]
-    padded = xp.pad(images, padding, constant_values=np.float32(np.nan))
-    shape = list(padded.shape[:2])
-    for n, factor in zip(padded.shape[2:], factors, strict=True):
-        shape += [n // factor, factor]
-    blocks = padded.reshape(shape)
-    within = tuple(range(3, blocks.ndim, 2))
-    count = (~np.isnan(blocks)).sum(axis=within)
-    total = np.nan_to_num(blocks).sum(axis=within)
-    missing = count == 0
-    means = np.where(missing, np.float32(np.nan), total / np.where(missing, 1, count))
-    contiguous: Array = xp.ascontiguousarray(means.astype(np.float32))
-    return contiguous
-
-
-def border_sums(images: Array) -> Float64Array:
-    """Return number, sum and sum of squares of the outermost voxels of images, (3, C)."""
-    is_border = np.ones(images.shape[2:], bool)
-    is_border[tuple(slice(1, -1) for _ in is_border.shape)] = False
-    border = images[:, :, beside(images, is_border)].astype(np.float64)
-    seen = ~np.isnan(border)
-    border = np.where(seen, border, 0)
-    sums = [seen.sum(axis=(0, 2)), border.sum(axis=(0, 2)), np.square(border).sum(axis=(0, 2))]
-    return np.stack([to_host(one).astype(np.float64) for one in sums])
-
-
 def posed_sums(
     images: Array, poses: Float64Array, frame: PoseFrame
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -500,7 +298,7 @@ def posed_sums(
     count, total : (C, *space)
     squares : (C,)
     """
-    xp, small = array_namespace(images), averaged(images, frame.factors)
+    xp, small = array_namespace(images), block_means(images, frame.factors)
     places = frame.places(frame.matrices(poses), small)
     outside = is_outside(places)[:, None]
     moved = places - voxel_places(frame.space, small)
