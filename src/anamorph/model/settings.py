@@ -120,6 +120,8 @@ class Settings:
         Effective number of voxels of an image over their number, where a fit has estimated it.
     align : str
         What poses of images may do; "none" by default, and for models that know no poses.
+    residual : {"none", "after", "inside"}
+        When residual warps are learnt; "none" by default, and for models that know none.
     """
 
     likelihood_name: str
@@ -139,6 +141,7 @@ class Settings:
     intensity: str = GLOBAL
     independent_share: float | None = None
     align: str = NONE
+    residual: str = NONE
 
     @cached_property
     def frame(self) -> PoseFrame:
@@ -149,6 +152,11 @@ class Settings:
     def has_poses(self) -> bool:
         """Whether images have poses."""
         return self.align != NONE
+
+    @property
+    def has_residuals(self) -> bool:
+        """Whether images have residual warps."""
+        return self.residual != NONE
 
     @property
     def matches_intensities(self) -> bool:
@@ -264,8 +272,19 @@ def completed_settings(
         intensity=_checked_intensity(arguments["intensity"], image_format.likelihood),
         independent_share=None,
         align=arguments.get("align", NONE),
+        residual=_checked_residual(arguments.get("residual", NONE), layout),
         **penalties,
     )
+
+
+def _checked_residual(residual: str, layout: LatentLayout) -> str:
+    """Return when residual warps are learnt, which need modes of shape beside them."""
+    if residual != NONE and not layout.n_shape:
+        raise ArgumentError(
+            f"residual must be {NONE!r} where latents='appearance': nothing is warped, got "
+            f"{residual!r}"
+        )
+    return residual
 
 
 def _checked_intensity(intensity: str, likelihood: str) -> str:
