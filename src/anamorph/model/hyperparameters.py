@@ -34,7 +34,11 @@ INTENSITIES = (GLOBAL, "per image", "smooth")
 
 #: When residual warps of images, beyond the modes, are found: not, at the end of a fit, or in every
 #: iteration.
-RESIDUALS = ("none", "after", "inside")
+INSIDE = "inside"
+RESIDUALS = ("none", "after", INSIDE)
+#: Iterations in which warps explain what they can, before modes of appearance begin, if residual
+#: warps are found in every iteration.
+SHAPE_FIRST = 8
 
 #: What the images decide on: the weight of the likelihood, the number of grids.
 AUTO = "auto"

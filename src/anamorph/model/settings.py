@@ -21,7 +21,13 @@ from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood
 from anamorph.model.checks import ArgumentError, argument_errors
-from anamorph.model.hyperparameters import AUTO, GLOBAL, checked_arguments
+from anamorph.model.hyperparameters import (
+    AUTO,
+    GLOBAL,
+    INSIDE,
+    SHAPE_FIRST,
+    checked_arguments,
+)
 
 
 @dataclass(frozen=True)
@@ -272,17 +278,23 @@ def completed_settings(
         intensity=_checked_intensity(arguments["intensity"], image_format.likelihood),
         independent_share=None,
         align=arguments.get("align", NONE),
-        residual=_checked_residual(arguments.get("residual", NONE), layout),
+        residual=_checked_residual(arguments, layout),
         **penalties,
     )
 
 
-def _checked_residual(residual: str, layout: LatentLayout) -> str:
-    """Return when residual warps are learnt, which need modes of shape beside them."""
+def _checked_residual(arguments: Mapping[str, Any], layout: LatentLayout) -> str:
+    """Return when residual warps are learnt, which must go with the latents and the iterations."""
+    residual: str = arguments.get("residual", NONE)
     if residual != NONE and not layout.n_shape:
         raise ArgumentError(
             f"residual must be {NONE!r} where latents='appearance': nothing is warped, got "
             f"{residual!r}"
+        )
+    if residual == INSIDE and layout.n_appearance and arguments["n_iter"] <= SHAPE_FIRST:
+        raise ArgumentError(
+            f"n_iter must be above {SHAPE_FIRST} with residual={INSIDE!r}, since modes of "
+            f"appearance begin after so many iterations, got {arguments['n_iter']}"
         )
     return residual
 
