@@ -74,9 +74,8 @@ def encode(
         write_residuals(residuals_path(output), found.names, encoded.residuals)
     write_latents(output, found.names, encoded.latents, more)
     command = "anamorph encode"
-    messages.wrote(
-        output, *beside, *write_tables_beside(output, given, found, encoded.latents, command)
-    )
+    tables = write_tables_beside(output, given, found, encoded.latents, command)
+    messages.wrote(output, *beside, *tables)
     messages.result(
         n_images=len(found),
         n_latents=encoded.latents.shape[1],

@@ -132,17 +132,20 @@ def warp(
 
     def make(part: slice) -> Array:
         some = codes.part(part)
-        beyond = {"poses": some.poses, "residuals": some.residuals}
         if from_template:
             return space.images_from(
-                read(part), some.latents, interpolation=interpolation, **beyond
+                *(read(part), some.latents),
+                interpolation=interpolation,
+                poses=some.poses,
+                residuals=some.residuals,
             )
         return space.images_to(
             *(read(part), some.latents),
             interpolation=interpolation,
             modulate=modulate,
             fwhm=fwhm,
-            **beyond,
+            poses=some.poses,
+            residuals=some.residuals,
         )
 
     with messages.counting(f"Warping {counted(len(paths), 'image')}"):
