@@ -42,7 +42,7 @@ from anamorph.model.parameters import Parameters
 from anamorph.model.pose_search import Target, centre_poses, match_poses
 from anamorph.model.pose_steps import improve_poses
 from anamorph.model.posing import PosedGenerator, posed_sums
-from anamorph.model.residuals import ResidualDescent
+from anamorph.model.residuals import ResidualDescent, residual_bytes
 from anamorph.model.settings import Settings
 
 Result = TypeVar("Result")
@@ -117,7 +117,8 @@ class Cohort:
         half = (DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget) // 2
         self._displacements = KeptDisplacements(self.namespace, len(images), settings, half)
         on_gpu = self.namespace is not np
-        self._planner = BatchPlanner(working_bytes(settings), half, on_gpu)
+        needed = (residual_bytes if settings.has_residuals else working_bytes)(settings)
+        self._planner = BatchPlanner(needed, half, on_gpu)
         self._proposal: _LatentProposal | None = None
         self._generator: Generator | None = None
 

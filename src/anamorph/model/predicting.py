@@ -19,7 +19,7 @@ from anamorph.model.generator import Generator, encoding_bytes
 from anamorph.model.posing import PosedGenerator
 from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
-from anamorph.model.residuals import improve_residuals
+from anamorph.model.residuals import improve_residuals, residual_bytes
 
 Result = TypeVar("Result")
 Filled = TypeVar("Filled", Float32Array, Float64Array)
@@ -66,7 +66,10 @@ class Predictor:
             generator = generator.on_gpu
             usable = usable_gpu_bytes(machine.memory_budget) - generator.parameters.n_bytes
             budget = int(_SHARE_ON_GPU * max(0, usable))
-        planner = BatchPlanner(encoding_bytes(settings), budget, on_gpu)
+        needed = encoding_bytes(settings)
+        if settings.has_residuals:
+            needed = max(needed, residual_bytes(settings))
+        planner = BatchPlanner(needed, budget, on_gpu)
         counter = ImageCounter(n_images)
 
         def run_task(part: slice) -> Result:

@@ -20,6 +20,7 @@ grow beyond all bounds. It is estimated by one random field of signs (Hutchinson
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -27,21 +28,29 @@ import numpy as np
 
 from anamorph.arrays.devices import array_namespace
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
-from anamorph.geometry.adjoint import RecordedPath
+from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
 from anamorph.geometry.operators import multiply_operator
 from anamorph.geometry.penalties import packed_pairs
 from anamorph.geometry.warps import slope_batch
-from anamorph.model.generator import Generator, slack
+from anamorph.model.generator import Generator, slack, working_bytes
+from anamorph.model.settings import Settings
 from anamorph.solvers import solve_velocity
 from anamorph.solvers.quasi_newton import PairMemory, dot, each
 
 _LONGEST_STEP = 1.0  # voxels that a step may change a velocity by
 _SHORTER = 0.25  # of a step that was refused
 _N_PAIRS = 12
+_N_OTHER_FIELDS = 8  # velocities, gradients and steps
 _METRIC_AGE = 5  # steps after which the metric is found anew
 _SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.3, 0.02
 _LEAST_GAIN = 1e-4  # of the energy: images that gain less by a step are finished
 _PATIENCE = 3  # such steps in a row
+
+
+def residual_bytes(settings: Settings) -> int:
+    """Return how many bytes finding the residual warp of one image takes, for a `BatchPlanner`."""
+    n_fields = n_recorded_fields(settings.n_steps) + 2 * _N_PAIRS + _N_OTHER_FIELDS
+    return working_bytes(settings) + 4 * math.prod(settings.space) * settings.n_dims * n_fields
 
 
 @dataclass(frozen=True)
