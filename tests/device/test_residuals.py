@@ -31,7 +31,7 @@ def test_steps(gpu, space):
 def test_fits_agree(real_gpu):
     images = blobs((28, 24), 8)
     here, there = (
-        ShapeAppearanceModel(2, n_iter=10, residual="inside", random_state=0, device=device).fit(
+        ShapeAppearanceModel(2, n_iter=14, residual="inside", random_state=0, device=device).fit(
             images
         )
         for device in ("cpu", "cuda")

@@ -38,7 +38,7 @@ INSIDE = "inside"
 RESIDUALS = ("none", "after", INSIDE)
 #: Iterations in which warps explain what they can, before modes of appearance begin, if residual
 #: warps are found in every iteration.
-SHAPE_FIRST = 8
+SHAPE_FIRST = 12
 
 #: What the images decide on: the weight of the likelihood, the number of grids.
 AUTO = "auto"
