@@ -145,6 +145,11 @@ def federated_fit(
             f"align must be 'none' across sites, got {settings.align!r}: poses are found on one "
             "machine or on a cluster; have every site align its images to the same template first"
         )
+    if settings.has_residuals:
+        raise ArgumentError(
+            f"residual must be 'none' across sites, got {settings.residual!r}: residual warps are "
+            "learnt on one machine"
+        )
     if settings.intensity != GLOBAL:
         raise ArgumentError(
             f"intensity must be {GLOBAL!r} across sites, got {settings.intensity!r}: bounds of "

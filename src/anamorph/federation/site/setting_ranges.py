@@ -46,6 +46,8 @@ def check_ranges(settings: Settings, ranges: Mapping[str, tuple[float, float]]) 
     """
     if settings.has_poses:
         raise PolicyError(f"sites answer no questions about poses: align must be {NONE!r}")
+    if settings.has_residuals:
+        raise PolicyError(f"sites learn no residual warps: residual must be {NONE!r}")
     if settings.intensity != GLOBAL:
         raise PolicyError(
             f"sites compare images as they are: intensity must be {GLOBAL!r}, got "
