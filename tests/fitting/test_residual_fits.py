@@ -125,7 +125,7 @@ def test_grids_from_coarse_to_fine_find_them_on_the_last(images):
     [
         ({"residual": "always"}, "residual must be one of .*got .always"),
         ({"residual": "after", "latents": "appearance"}, "nothing is warped"),
-        ({"residual": "inside", "n_iter": 5}, "n_iter must be above 12"),
+        ({"residual": "inside", "n_iter": 5}, "n_iter must be above 10"),
     ],
 )
 def test_what_does_not_go_together_is_refused(images, arguments, told):
