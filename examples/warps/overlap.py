@@ -29,7 +29,7 @@ from anamorph.geometry import jacobian_determinant
 Array = NDArray[Any]
 _ROUNDS = 3
 _LONG_SCHEDULE = [200, 100, 50]
-# Penalties: of bending an eighth of the default, of appearance 25 times, since half as many modes as
+# Penalties: of bending an eighth of the default, of appearance 25 times, since so many modes of few
 # images would explain with appearance what warps can.
 _SOFT_SHAPE, _FIRM_APPEARANCE = (1e-3, 0.0, 2.0, 0.5, 0.5), (100.0, 12800.0, 1600.0)
 _MARGIN = 3  # voxels at the border, where warps of other tools are not periodic
