@@ -29,7 +29,9 @@ from anamorph.geometry import jacobian_determinant
 Array = NDArray[Any]
 _ROUNDS = 3
 _LONG_SCHEDULE = [200, 100, 50]
-_SOFTER = (1e-3, 0.0, 2.0, 0.5, 0.5)  # penalty of shape, that of bending an eighth of the default
+# Penalties: of bending an eighth of the default, of appearance 25 times, since so many modes of few
+# images would explain with appearance what warps can.
+_SOFT_SHAPE, _FIRM_APPEARANCE = (1e-3, 0.0, 2.0, 0.5, 0.5), (100.0, 12800.0, 1600.0)
 _MARGIN = 3  # voxels at the border, where warps of other tools are not periodic
 
 
@@ -240,7 +242,12 @@ def methods_for(n_images: int, only: Sequence[str]) -> dict[str, Method]:
     every: dict[str, Method] = {
         "before": nothing,
         "modes, K = N/2": ours(n_components=half),
-        "modes and residual": ours(n_components=half, residual="inside", shape_penalty=_SOFTER),
+        "modes and residual": ours(
+            n_components=half,
+            residual="inside",
+            shape_penalty=_SOFT_SHAPE,
+            appearance_penalty=_FIRM_APPEARANCE,
+        ),
         "ANTs SyN": ants,
         "dipy SyN": dipy,
     }

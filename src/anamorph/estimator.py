@@ -137,7 +137,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         roughly aligned to begin with.
     residual : {"none", "after", "inside"}
         When warps beyond the modes of shape are learnt, one for each image: not at all, at the end
-        of the fit, or in every iteration, which makes the template sharper and takes longer.
+        of the fit, or in every iteration from the 11th, which makes the template sharper and takes
+        longer.
     n_iter : int
         Number of EM iterations.
     levels : int or "auto"

@@ -48,7 +48,7 @@ from anamorph.fitting.state import State, Turn
 from anamorph.fitting.sums import Move, Sums
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.model.generator import slack
-from anamorph.model.hyperparameters import INSIDE, SHAPE_FIRST
+from anamorph.model.hyperparameters import INSIDE, MODES_FIRST
 from anamorph.model.parameters import Parameters, starting_residual
 from anamorph.model.posing import moved_mean
 from anamorph.model.settings import Settings
@@ -322,7 +322,7 @@ class Fit:
         pose_mean = None
         if self.settings.has_poses:
             state, before, pose_mean = self._update_poses(state, before)
-        if self.settings.residual == INSIDE:
+        if self.settings.residual == INSIDE and len(state.objective) >= MODES_FIRST:
             state, before, price = self._update_residuals(state, before, _RESIDUAL_STEPS)
             start += price  # which F does not know
         return self._update_mean(state, before, latent_mean, start, pose_mean)
@@ -360,8 +360,6 @@ class Fit:
         old, columns = state.parameters, self.settings.layout.columns(name)
         weights = self._basis_weights(state.latents)[columns, columns]
         step = state.step
-        if name == "appearance" and self._is_shape_first(state):
-            weights = weights[:0]
         if len(weights):
             direction = self.regularisation.basis_direction(
                 name, old.basis(name), derivatives, weights
@@ -380,14 +378,6 @@ class Fit:
             logger.info("The %s basis stays as it is: no step improves it", name)
         after, answer = self._try(question, old, state.latents)
         return old, after, step, answer
-
-    def _is_shape_first(self, state: State) -> bool:
-        """Tell whether modes of appearance still wait for warps to explain what they can.
-
-        Modes of appearance need one step to explain a difference of place, residual warps many:
-        if both began at once, misalignment would be left to appearance.
-        """
-        return self.settings.residual == INSIDE and len(state.objective) < SHAPE_FIRST
 
     def _try(
         self, question: str, parameters: Parameters, latents: LatentSums

@@ -36,9 +36,10 @@ INTENSITIES = (GLOBAL, "per image", "smooth")
 #: iteration.
 INSIDE = "inside"
 RESIDUALS = ("none", "after", INSIDE)
-#: Iterations in which warps explain what they can, before modes of appearance begin, if residual
-#: warps are found in every iteration.
-SHAPE_FIRST = 12
+#: Iterations in which modes explain what they can, before residual warps begin that are found in
+#: every iteration: otherwise these explain what modes of appearance should, and points that
+#: correspond move apart.
+MODES_FIRST = 10
 
 #: What the images decide on: the weight of the likelihood, the number of grids.
 AUTO = "auto"
@@ -281,7 +282,7 @@ _TABLE = (
     Hyperparameter(
         "residual", "none", choices(lambda: RESIDUALS), MODEL,
         "When warps beyond the modes of shape are learnt, one for each image: none, after (the "
-        "fit), or inside (every iteration: the template becomes sharper)",
+        "fit), or inside (iterations from the 11th: the template becomes sharper)",
         layouts=_WITH_SHAPE,
         flag="--residual", label="Residual warps",
     ),

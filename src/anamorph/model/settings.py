@@ -25,7 +25,7 @@ from anamorph.model.hyperparameters import (
     AUTO,
     GLOBAL,
     INSIDE,
-    SHAPE_FIRST,
+    MODES_FIRST,
     checked_arguments,
 )
 
@@ -291,10 +291,10 @@ def _checked_residual(arguments: Mapping[str, Any], layout: LatentLayout) -> str
             f"residual must be {NONE!r} where latents='appearance': nothing is warped, got "
             f"{residual!r}"
         )
-    if residual == INSIDE and layout.n_appearance and arguments["n_iter"] <= SHAPE_FIRST:
+    if residual == INSIDE and arguments["n_iter"] <= MODES_FIRST:
         raise ArgumentError(
-            f"n_iter must be above {SHAPE_FIRST} with residual={INSIDE!r}, since modes of "
-            f"appearance begin after so many iterations, got {arguments['n_iter']}"
+            f"n_iter must be above {MODES_FIRST} with residual={INSIDE!r}, since residual warps "
+            f"begin after so many iterations, got {arguments['n_iter']}"
         )
     return residual
 
