@@ -29,6 +29,7 @@ from anamorph.geometry import jacobian_determinant
 Array = NDArray[Any]
 _ROUNDS = 3
 _LONG_SCHEDULE = [200, 100, 50]
+_RADIUS = {2: 4, 3: 2}  # the default, and what the coarsest grid of small volumes has room for
 # Penalties: of bending an eighth of the default, of appearance 25 times, since so many modes of few
 # images would explain with appearance what warps can.
 _SOFT_SHAPE, _FIRM_APPEARANCE = (1e-3, 0.0, 2.0, 0.5, 0.5), (100.0, 12800.0, 1600.0)
@@ -156,7 +157,7 @@ def dipy(images: Array) -> Callable[[Data], Brought]:
 
     def register(template: Array, image: Array) -> tuple[Callable[[Array], Array], Array]:
         search = SymmetricDiffeomorphicRegistration(
-            metric=CCMetric(image.ndim), level_iters=_LONG_SCHEDULE
+            metric=CCMetric(image.ndim, radius=_RADIUS[image.ndim]), level_iters=_LONG_SCHEDULE
         )
         search.verbosity = 0
         found = search.optimize(template.astype(np.float64), image.astype(np.float64))

@@ -452,7 +452,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                 ) from None
         self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
         self.latents_, self.poses_, self.residuals_ = sites.latents, sites.poses, sites.residuals
-        tell_of_folds(find_folds(self.predictor_, self.latents_))
+        tell_of_folds(find_folds(self.predictor_, self.latents_, self.residuals_))
         return self
 
     def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:
@@ -628,6 +628,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             return encoded
         with shown_in_notebook(self.verbose, "Finding residual warps"):
             found = predictor.residuals(images, encoded.latents, encoded.poses)
+        tell_of_folds(find_folds(predictor, encoded.latents, found))
         return replace(encoded, residuals=found)
 
     def _check_residual(self) -> None:

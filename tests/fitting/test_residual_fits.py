@@ -6,6 +6,7 @@ import pytest
 from anamorph import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
 from anamorph.model.checks import ArgumentError
+from anamorph.model.folding import find_folds
 from examples.warps.landmarks import drawn, spreads
 from tests.model.test_residuals import blobs
 
@@ -156,3 +157,11 @@ def test_points_that_correspond_come_closer(when):
     found = spreads(model, drawings, marks)
     assert (found["modes"] < [0.6, 0.95]).all()
     assert (found["modes and residual"] < found["modes"]).all()
+
+
+def test_folds_of_residual_warps_are_told(images, inside):
+    far = np.zeros((len(images), 2, *SPACE), np.float32)
+    far[:, 0, ::2] = 30.0
+    folds = find_folds(inside.predictor_, inside.latents_, far)
+    assert folds.n_cured + folds.n_images == len(images)
+    assert find_folds(inside.predictor_, inside.latents_, inside.residuals_).n_cured == 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
+from anamorph.arrays.typing import BoolArray, Float32Array, Float64Array, IntArray
 from anamorph.geometry.unfolding import MORE_STEPS, count_folds
 from anamorph.images.collection import ImageCollection
 from anamorph.model.encoding import Encoded, encode
@@ -52,13 +52,17 @@ class Folds:
     smallest: float = 1.0
 
 
-def find_folds(predictor: Predictor, latents: Float64Array) -> Folds:
+def find_folds(
+    predictor: Predictor, latents: Float64Array, residuals: Float32Array | None = None
+) -> Folds:
     """Look for folds in the warps of latents (N, K), in the steps of the model and in more.
 
     Parameters
     ----------
     predictor : Predictor
     latents : array of shape (N, K)
+    residuals : array of shape (N, d, *space), optional
+        Residual velocities; none by default.
 
     Returns
     -------
@@ -66,9 +70,10 @@ def find_folds(predictor: Predictor, latents: Float64Array) -> Folds:
     """
 
     def are_cured(finer: Predictor, numbers: IntArray) -> BoolArray:
-        return ~_fold(finer, latents[numbers])
+        some = None if residuals is None else residuals[numbers]
+        return np.asarray(_count(finer, latents[numbers], some)[0] == 0)
 
-    return _find_and_cure(predictor, latents, are_cured)
+    return _find_and_cure(predictor, latents, are_cured, residuals)
 
 
 def encode_unfolded(
@@ -127,6 +132,7 @@ def _find_and_cure(
     predictor: Predictor,
     latents: Float64Array,
     try_again: Callable[[Predictor, IntArray], BoolArray],
+    residuals: Float32Array | None = None,
 ) -> Folds:
     """Find warps that fold, and try again with more steps of shooting while some do.
 
@@ -137,12 +143,15 @@ def _find_and_cure(
     try_again : callable
         Given a predictor that takes more steps and the numbers of images, tells which of them do
         not fold any more.
+    residuals : (N, d, *space), optional
+        Residual velocities; none by default.
     """
     chosen = _largest_warps(predictor.generator, latents)
     if not len(chosen):
         return Folds()
     with progress_told(None):
-        counts, smallest = _count(predictor, latents[chosen])
+        some = None if residuals is None else residuals[chosen]
+        counts, smallest = _count(predictor, latents[chosen], some)
         left = np.flatnonzero(counts)
         n_folded = len(left)
         for factor in MORE_STEPS:
@@ -174,10 +183,14 @@ def _largest_warps(generator: Generator, latents: Float64Array) -> IntArray:
     return np.sort(np.argsort(bounds)[-_MOST_CHECKED:])
 
 
-def _count(predictor: Predictor, latents: Float64Array) -> tuple[IntArray, Float64Array]:
+def _count(
+    predictor: Predictor, latents: Float64Array, residuals: Float32Array | None = None
+) -> tuple[IntArray, Float64Array]:
     """Return what `count_folds` does, of warps in the steps of the predictor's generator."""
 
     def look(generator: Generator, part: slice) -> tuple[IntArray, Float64Array]:
+        if residuals is not None:
+            generator = replace(generator, residual=generator.own(residuals[part]))
         displacement = generator.displacement(generator.own(latents[part]))
         assert displacement is not None  # there are latents that move something
         return count_folds(displacement)
