@@ -31,7 +31,6 @@ from anamorph.fitting.em import Fit
 from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.state import State
 from anamorph.model.checks import ArgumentError, checked_seed
-from anamorph.model.hyperparameters import GLOBAL
 from anamorph.model.settings import checked_settings
 from anamorph.storage.checkpoint import fit_fingerprint
 
@@ -140,16 +139,6 @@ def federated_fit(
     description = _described(transport, names, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
-    if settings.has_poses:
-        raise ArgumentError(
-            f"align must be 'none' across sites, got {settings.align!r}: poses are found on one "
-            "machine or on a cluster; have every site align its images to the same template first"
-        )
-    if settings.intensity != GLOBAL:
-        raise ArgumentError(
-            f"intensity must be {GLOBAL!r} across sites, got {settings.intensity!r}: bounds of "
-            "what sites answer are those of images as they are; scale them at the sites"
-        )
     seed = checked_seed(model.random_state)
     name = fit_fingerprint(settings, seed, n_bytes=8)  # the same whenever the fit is resumed
     holdings = _agreed_holdings(description, names, checkpoint)

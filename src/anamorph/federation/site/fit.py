@@ -31,7 +31,7 @@ from anamorph.fitting.state import State
 from anamorph.fitting.sums import Sums
 
 # The answer depends on the images alone, not on parameters or latents.
-_ABOUT_IMAGES_ALONE = ("moments",)
+_ABOUT_IMAGES_ALONE = ("moments", "border_moments")
 # How far an objective may fall: nats per image, and a share of the objective. Honest fits fall less
 # than a sixth of that, also on noise.
 _FALL_PER_IMAGE, _FALL_OF_OBJECTIVE = 3.0, 1e-4
@@ -102,7 +102,7 @@ class SiteFit(Part):
         self._bounds = Bounds(plan.settings, plan.agreement.largest, kept.norms if kept else None)
         self.transcript = kept.transcript if kept else plan.transcript
         if kept is not None and kept.latents is not None:
-            self.cohort.restore(kept.latents)
+            self.cohort.restore(kept.latents, kept.poses)
         self._lacks_latents = kept is not None and kept.latents is None
         self._roster_since = kept.roster_since if kept else 0
         if kept is not None and kept.roster != roster:
@@ -130,7 +130,7 @@ class SiteFit(Part):
         self._replica = self._held = None
 
     def hold(self, state: State) -> None:
-        """Hold a state and the latents that go with it, if an iteration led to it.
+        """Hold a state, and the latents and poses that go with it, if an iteration led to it.
 
         It is written when witnesses have confirmed the total that led to it: what is written can be
         restored, and analysed.
@@ -147,6 +147,7 @@ class SiteFit(Part):
             self.roster,
             self.plan.settings,
             roster_since=self._roster_since,
+            poses=self.cohort.poses.copy() if self.plan.settings.has_poses else None,
         )
 
     def _check_objective(self, objective: Sequence[float]) -> None:
@@ -199,6 +200,7 @@ class SiteFit(Part):
         digest = hashlib.blake2b(question.name.encode(), digest_size=16)
         digest.update(self.transcript.encode())
         digest.update(to_host(self.cohort.latents).tobytes())
+        digest.update(self.cohort.poses.tobytes())
         return digest.hexdigest()
 
     def answer(self, question: Question, limits: Limits) -> Answer:
@@ -209,7 +211,7 @@ class SiteFit(Part):
             if self._lacks_latents:
                 assert question.parameters is not None
                 encoded = self._holdings.encoded(self.plan.settings, question.parameters)
-                self.cohort.restore(encoded)
+                self.cohort.restore(encoded.latents, encoded.poses)
                 self._lacks_latents = False
             arguments = dict(question.arguments)
             if "seed" in arguments:
@@ -240,7 +242,7 @@ class SiteFit(Part):
         """
         assert self._replica is not None
         self.transcript = concluded_transcript(self.transcript, fact, decisions)
-        sums = self._bounds.learn(question.name, total)
+        sums = self._bounds.learn(question.name, total, question.parameters)
         with self._holdings.machine.threads():
             self._replica.give(sums, decisions)
 
