@@ -43,8 +43,6 @@ _LOG_DETERMINANT_PER_LATENT = 100.0
 _DEVIATIONS_OF_POSE = 4.0
 # An image that its pose makes smaller counts several times at a voxel of the template.
 _MOST_AT_A_VOXEL = 64.0
-# Poses are no alignment if they leave less of the images than this within the template's box.
-_LEAST_COVERED = 0.25
 # By which images are multiplied where each has a gain of its own.
 _LARGEST_GAIN = 2.0**20
 #: Of an image in an analysis.
@@ -67,8 +65,8 @@ class Bounds:
         No intensity at any site exceeds this.
     norms : dict, optional
         By question, as its last total showed it: root mean squares of the norms of gradients and
-        of Hessians, over the precision of the noise, and the mean log-likelihood; of "moments", how
-        many voxels an image shows. By default nothing was asked yet.
+        of Hessians, over the precision of the noise, and the mean log-likelihood. By default
+        nothing was asked yet.
     """
 
     def __init__(
@@ -270,26 +268,6 @@ class Bounds:
                     f"perfect model is {perfect:.7g}: a site answered wrong numbers"
                 )
 
-        if question == "posed_moments":
-            self._check_coverage(sums)
-
-    def _check_coverage(self, sums: Sums) -> None:
-        """Raise a VerificationError if poses have taken images out of the template's box.
-
-        A site that claims poses far away moves all images by their mean. At voxels that only few
-        images reach then, totals would be about those few.
-        """
-        (n_shown,) = self.norms["moments"]
-        n_coarse = math.prod(sums["count"].shape[1:])
-        expected = sums.n_images * n_shown * n_coarse / math.prod(self._settings.space)
-        share = float(sums["count"].sum()) / max(expected, 1.0)
-        if share < _LEAST_COVERED:
-            raise VerificationError(
-                f"poses leave {share:.0%} of the images within the template, and at least "
-                f"{_LEAST_COVERED:.0%} must be: a site answered wrong numbers, or objects are at "
-                "the borders of the images; crop or move them first"
-            )
-
     def learn(self, question: str, sums: Sums, parameters: Parameters | None) -> Sums:
         """Learn from a total what is usual; return the total without the sums for that.
 
@@ -301,8 +279,6 @@ class Bounds:
         parameters : Parameters or None
             That the question was about.
         """
-        if question == "moments":
-            self.norms[question] = [float(sums["count"].sum()) / sums.n_images]
         if "log_likelihood" in sums.fields and parameters is not None:
             unit = _unit(parameters)
             squares = [float(sums.fields.get(name, 0.0)) / sums.n_images for name in NORMS]

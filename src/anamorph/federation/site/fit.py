@@ -29,9 +29,13 @@ from anamorph.fitting.limits import Limits, clipped
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.state import State
 from anamorph.fitting.sums import Sums
+from anamorph.model.pose_search import search_levels
+from anamorph.model.posing import share_within
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments", "border_moments")
+# Of the voxels of the images of a site, how many poses leave within the template's box, at least.
+_LEAST_WITHIN = 0.25
 # How far an objective may fall: nats per image, and a share of the objective. Honest fits fall less
 # than a sixth of that, also on noise.
 _FALL_PER_IMAGE, _FALL_OF_OBJECTIVE = 3.0, 1e-4
@@ -218,6 +222,8 @@ class SiteFit(Part):
                 arguments["seed"] = self._holdings.seed(arguments["seed"])
             self.cohort.limits = limits
             sums = self.cohort.answer(question.name, question.move, **arguments).in_memory()
+        if question.move is not None and question.move.pose is not None:
+            self._check_poses()
         schema = self.schema(question)
         if NORMS[0] in schema.shapes:
             norms = zip(NORMS, self.cohort.squared_norms, strict=True)
@@ -227,6 +233,21 @@ class SiteFit(Part):
             raise SiteFailure(f"the sums of {question.name} have wrong shapes")
         bounds = self._bounds.of_fields(question.name, limits, schema)
         return Answer(_bounded(sums, bounds), schema)
+
+    def _check_poses(self) -> None:
+        """Raise a VerificationError if the images of this site have left the template's box.
+
+        A site that claims poses far away moves all images by their mean. At voxels that few images
+        reach then, totals would be about those few.
+        """
+        frame, *_ = search_levels(self.plan.settings)
+        within = share_within(frame, self.cohort.poses)
+        if within < _LEAST_WITHIN:
+            raise VerificationError(
+                f"poses leave less than {_LEAST_WITHIN:.0%} of the images of this site within the "
+                "template: a site answers wrong numbers, or objects are at the borders of the "
+                "images; crop or move them first"
+            )
 
     def give(self, question: Question, total: Sums, decisions: Sequence[bool], fact: bytes) -> None:
         """Give a verified total to the copy of the fit, which runs to its next question.

@@ -18,6 +18,7 @@ from anamorph.federation.site.setting_ranges import (
     checked_ranges,
 )
 from anamorph.fitting.sums import ANALYSES, FIELDS, POSING
+from anamorph.geometry.pose import NONE
 from anamorph.model.settings import Settings
 
 # Honest fits stay below: 21 questions in the worst iteration, and iterations that are done again.
@@ -182,8 +183,13 @@ class Policy:
             if given > most:
                 raise PolicyError(f"this site allows at most {most} {what}, got {given}")
         check_ranges(settings, self.ranges)
-        for question in POSING if settings.has_poses else ():
-            self.check_question(question)
+        missing = [question for question in POSING if question not in self.questions]
+        if settings.has_poses and missing:
+            raise PolicyError(
+                f"this site answers no questions about poses, so align must be {NONE!r}, got "
+                f"{settings.align!r}: change the fit, or add {', '.join(missing)} to 'questions' "
+                "in the policy of the site"
+            )
 
     def check_total(self, n_images: int, n_components: int) -> None:
         """Raise a TooFewImagesError if all sites have too few images for the components.
