@@ -39,16 +39,17 @@ SPACE = (12, 10)
 SHIFTED = {"align": "translation", "n_iter": 2}
 TURNED = {"align": "rigid", "intensity": "per image", "n_iter": 2}
 AFFINE = {"align": "affine", "latents": "separate", "n_components": (1, 1), "n_iter": 2}
-CLASSES = {"align": "rigid", "likelihood": "categorical", "n_iter": 2}
+CLASSES = {"align": "similarity", "likelihood": "categorical", "n_iter": 2}
 
 
-def moved(n_images=13, seed=3):
-    """Return blobs that are turned by up to 25 degrees, shifted by up to 2 voxels, and scaled."""
+def moved(n_images=13, seed=4):
+    """Return blobs that are turned by up to 25 degrees, moved by up to 2 voxels, and scaled."""
     generator, centre = np.random.default_rng(seed), (np.array(SPACE) - 1) / 2
     images = []
     for image in blobs(n_images, SPACE):
         angle, shift = generator.uniform(-0.45, 0.45), generator.uniform(-2, 2, 2)
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        size = np.exp(generator.uniform(-0.4, 0.4))
+        turn = size * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         image = affine_transform(image, turn, centre + shift - turn @ centre, order=1)
         images.append(generator.uniform(0.7, 1.4) * image)
     return np.array(images, np.float32)

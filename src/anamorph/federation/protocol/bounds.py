@@ -41,8 +41,10 @@ _ROOM_OF_EXTREMES = 2.0
 _STARTING_LATENT = 12.0
 _LOG_DETERMINANT_PER_LATENT = 100.0
 _DEVIATIONS_OF_POSE = 4.0
-# An image that its pose makes smaller counts several times at a voxel of the template.
+# Voxels of an image that its pose makes smaller count together at a voxel of the template: norms of
+# what n of them give are up to the root of n times as large.
 _MOST_AT_A_VOXEL = 64.0
+_ROOM_OF_POSES = 4.0
 # By which images are multiplied where each has a gain of its own.
 _LARGEST_GAIN = 2.0**20
 #: Of an image in an analysis.
@@ -142,9 +144,10 @@ class Bounds:
         fields = derivatives.gradient, derivatives.hessian
         if question == "shape_derivatives" and self._settings.layout.n_shape:
             fields = generator.shape_derivatives(appearance, derivatives)
+        room = _ROOM_OF_POSES if self._settings.has_poses else 1.0
         largest = float(np.abs(derivatives.log_likelihood).max())
         largest += self._largest_outside(generator.parameters, images)
-        return [*(_norm_of(field) for field in fields), largest]
+        return [*(room * _norm_of(field) for field in fields), largest]
 
     def _largest_outside(self, parameters: Parameters, images: Array) -> float:
         """Return the most that background and prior of a pose add to a log-likelihood."""
