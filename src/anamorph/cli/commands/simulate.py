@@ -46,7 +46,7 @@ InTheOpen = Annotated[
 
 
 @command_with_settings(
-    *("preset", "config", "n_components", "likelihood", "labels", "latents"),
+    *("preset", "config", "n_components", "likelihood", "labels", "latents", "align", "intensity"),
     *("n_iter", "random_state", "n_threads"),
 )
 def simulate(
