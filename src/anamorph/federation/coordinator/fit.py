@@ -128,10 +128,7 @@ def federated_fit(
     FederationError
         The refusal of a site, with its name.
     """
-    if model.levels != 1:
-        raise ArgumentError(
-            f"levels must be 1 in a federation, whose sites agree on one grid, got {model.levels!r}"
-        )
+    check_levels(model)
     terms = terms or Terms()
     if terms.is_secure:
         check_enough_sites(len(sites))
@@ -175,6 +172,14 @@ def federated_fit(
     return FederatedResult(
         standing.roster, standing.notes, federated.n_questions, federated.n_calls
     )
+
+
+def check_levels(model: ShapeAppearanceModel) -> None:
+    """Raise an ArgumentError unless a model is fitted on one grid: sites agree on no others."""
+    if model.levels != 1:
+        raise ArgumentError(
+            f"levels must be 1 in a federation, whose sites agree on one grid, got {model.levels!r}"
+        )
 
 
 @dataclass

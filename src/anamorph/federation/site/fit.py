@@ -34,8 +34,8 @@ from anamorph.model.posing import share_within
 
 # The answer depends on the images alone, not on parameters or latents.
 _ABOUT_IMAGES_ALONE = ("moments", "border_moments")
-# Of the voxels of the images of a site, how many poses leave within the template's box, at least.
-_LEAST_WITHIN = 0.25
+# Of what images of a site could have within the template's box, had they no mean pose.
+_LEAST_WITHIN = 0.5
 # How far an objective may fall: nats per image, and a share of the objective. Honest fits fall less
 # than a sixth of that, also on noise.
 _FALL_PER_IMAGE, _FALL_OF_OBJECTIVE = 3.0, 1e-4
@@ -235,18 +235,18 @@ class SiteFit(Part):
         return Answer(_bounded(sums, bounds), schema)
 
     def _check_poses(self) -> None:
-        """Raise a VerificationError if the images of this site have left the template's box.
+        """Raise a VerificationError if the images of this site are taken out of the template.
 
         A site that claims poses far away moves all images by their mean. At voxels that few images
         reach then, totals would be about those few.
         """
-        frame, *_ = search_levels(self.plan.settings)
-        within = share_within(frame, self.cohort.poses)
-        if within < _LEAST_WITHIN:
+        poses, (frame, *_) = self.cohort.poses, search_levels(self.plan.settings)
+        centred = frame.composed(-poses.mean(axis=0, keepdims=True), poses)
+        if share_within(frame, poses) < _LEAST_WITHIN * share_within(frame, centred):
             raise VerificationError(
-                f"poses leave less than {_LEAST_WITHIN:.0%} of the images of this site within the "
-                "template: a site answers wrong numbers, or objects are at the borders of the "
-                "images; crop or move them first"
+                "the mean pose takes half of the images of this site out of the template: a site "
+                "answers wrong numbers, or objects are elsewhere in the images of this site than "
+                "in those of others; move or crop the images first"
             )
 
     def give(self, question: Question, total: Sums, decisions: Sequence[bool], fact: bytes) -> None:
