@@ -39,7 +39,7 @@ def unaligned_digits() -> Float32Array:
         turn = size * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         shift = random.uniform(-5, 5, 2)
         moved.append(affine_transform(image, turn, centre + shift - turn @ centre, order=1))
-    return np.clip(moved, 0, 1).astype(np.float32)
+    return np.asarray(np.clip(moved, 0, 1), np.float32)
 
 
 def compare(options: dict[str, Any]) -> None:
