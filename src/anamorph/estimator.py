@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arrays.devices import Machine
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.fitting.alignment import remark_on_places
 from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
@@ -135,6 +135,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
     align : {"none", "translation", "rigid", "similarity", "affine"}
         What a pose of each image may do to bring it onto the template; "none": images must be
         roughly aligned to begin with.
+    residual : {"none", "after", "inside"}
+        When warps beyond the modes of shape are learnt, one for each image: not at all, at the end
+        of the fit, or in every iteration from the 11th, which makes the template sharper and takes
+        longer.
     n_iter : int
         Number of EM iterations.
     levels : int or "auto"
@@ -187,6 +191,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Of the images that the model was fitted to; not stored with the model.
     poses_ : array of shape (N, P)
         Poses of these images, see `pose_names`; P is 0 without `align`. Not stored with the model.
+    residuals_ : array of shape (N, d, *space) or None
+        Residual velocities of these images, with `residual`; not stored with the model.
     latent_precision_, prior_precision_ : arrays of shape (K, K)
         A, and P = lambda_1 A + lambda_2 C.
     noise_variance_ : array of shape (C,)
@@ -230,6 +236,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         balance: Sequence[float] = (1.0, 1.0),
         prior_dof: float | None = None,
         align: str = "none",
+        residual: str = "none",
         n_iter: int = 20,
         levels: int | str = 1,
         tol: float | None = None,
@@ -254,6 +261,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         self.balance = balance
         self.prior_dof = prior_dof
         self.align = align
+        self.residual = residual
         self.n_iter = n_iter
         self.levels = levels
         self.tol = tol
@@ -443,7 +451,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
                     + _told_of_checkpoint(checkpoint)
                 ) from None
         self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
-        self.latents_, self.poses_ = sites.latents, sites.poses
+        self.latents_, self.poses_, self.residuals_ = sites.latents, sites.poses, sites.residuals
         tell_of_folds(find_folds(self.predictor_, self.latents_))
         return self
 
@@ -595,14 +603,40 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
         return self.encode(X).log_evidence
 
-    def encode(self, X: Images) -> Encoded:  # noqa: N803
-        """Return the latents and the log evidence of images, and what finding them cost."""
+    def encode(self, X: Images, *, residual: bool = False) -> Encoded:  # noqa: N803
+        """Return the latents and the log evidence of images, and what finding them cost.
+
+        Parameters
+        ----------
+        X : images
+        residual : bool
+            Whether to find residual warps too, given the latents; False by default. The model must
+            have been fitted with ``residual="after"`` or ``"inside"``.
+
+        Returns
+        -------
+        Encoded
+        """
+        if residual:
+            self._check_residual()
         predictor, images = self.predictor_, self.checked_images(X)
         with shown_in_notebook(self.verbose, "Encoding images"):
             encoded = predictor.encode(images)
         encoded, folds = encode_unfolded(predictor, images, encoded)
         tell_of_folds(folds)
-        return encoded
+        if not residual:
+            return encoded
+        with shown_in_notebook(self.verbose, "Finding residual warps"):
+            found = predictor.residuals(images, encoded.latents, encoded.poses)
+        return replace(encoded, residuals=found)
+
+    def _check_residual(self) -> None:
+        """Raise a ValueError unless the model knows residual warps."""
+        if not self.settings_.has_residuals:
+            raise ValueError(
+                "the model was fitted without residual warps: fit it with residual='after' or "
+                "'inside'"
+            )
 
     @property
     def pose_names_(self) -> tuple[str, ...]:
@@ -654,6 +688,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         covariance: ArrayLike | None = None,
         poses: ArrayLike | None = None,
+        residuals: ArrayLike | None = None,
     ) -> Array:
         """Return the images that latents stand for.
 
@@ -667,6 +702,8 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             then averages over all latents that are likely.
         poses : array of shape (N, P), optional
             Of the images, from `poses`; by default they are in the pose of the template.
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities, from ``encode(X, residual=True)``; none by default.
 
         Returns
         -------
@@ -674,11 +711,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Expected images; for label maps probabilities, with classes last.
         """
         if covariance is None:
-            return self.image_format_.to_user(self.expected_images(Z, part, poses))
+            return self.image_format_.to_user(self.expected_images(Z, part, poses, residuals))
         if part != "both":
             raise ValueError(f"part must be 'both' where a covariance is given, got {part!r}")
-        if poses is not None:
-            raise ValueError("poses cannot be given with a covariance: leave one of them out")
+        if poses is not None or residuals is not None:
+            raise ValueError(
+                "poses and residuals cannot be given with a covariance: leave one of them out"
+            )
         posterior = self._checked_posterior(Z, covariance)
         return self.image_format_.to_user(self.predictor_.posterior_images(posterior))
 
@@ -687,14 +726,20 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         Z: ArrayLike,  # noqa: N803
         part: str = "both",
         poses: ArrayLike | None = None,
+        residuals: ArrayLike | None = None,
     ) -> Array:
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
         latents = self._checked_latents(Z)
         placed = self._checked_poses(poses, len(latents))
+        bent = self._checked_residuals(residuals, len(latents))
         check_choice("part", part, PARTS)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
             return self.predictor_.expected_images(
-                latents, warped=part != "appearance", coloured=part != "shape", poses=placed
+                latents,
+                warped=part != "appearance",
+                coloured=part != "shape",
+                poses=placed,
+                residuals=bent,
             )
 
     def log_likelihood(
@@ -721,6 +766,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         poses: ArrayLike | None = None,
         *,
         inverse: bool = False,
+        residuals: ArrayLike | None = None,
     ) -> Array:
         """Return where the warps of latents (N, K) take voxels, (N, d, *space), in voxels.
 
@@ -735,10 +781,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         inverse : bool
             Whether to return the displacement of the inverse, which takes the template to images;
             False by default.
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities, from ``encode(X, residual=True)``; none by default.
         """
         latents = self._checked_latents(Z)
         placed = self._checked_poses(poses, len(latents))
-        return self.predictor_.displacement(latents, placed, inverse=inverse)
+        bent = self._checked_residuals(residuals, len(latents))
+        return self.predictor_.displacement(latents, placed, inverse=inverse, residuals=bent)
 
     # ---- the space of the template
 
@@ -752,6 +801,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         modulate: bool = False,
         fwhm: float = 0.0,
         poses: ArrayLike | None = None,
+        residuals: ArrayLike | None = None,
     ) -> Any:
         """Return images, label maps, points or meshes in the space of the template.
 
@@ -774,6 +824,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Width of a Gaussian to smooth with, in mm (voxels without affine); 0, none, by default.
         poses : array of shape (N, P), optional
             Of the images; needed with `z` if the model was fitted with `align`.
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities of the images. Without `z` they are found where the model knows
+            residual warps; with `z`, none by default.
 
         Returns
         -------
@@ -783,20 +836,23 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         if is_mesh(X):
             latents = self._latents_of_rows(z)
             placed = self._poses_of_rows(poses, len(latents))
-            return self.template_space_.meshes_to(as_meshes(X), latents, placed)
+            bent = self._checked_residuals(residuals, len(latents))
+            return self.template_space_.meshes_to(as_meshes(X), latents, placed, bent)
         images = self._images_of_kind(X, kind, needs_latents=z is None)
         if z is None:
-            encoded = self.encode(images)
-            latents, placed = encoded.latents, encoded.poses
+            encoded = self.encode(images, residual=self.settings_.has_residuals)
+            latents, placed, bent = encoded.latents, encoded.poses, encoded.residuals
         else:
             latents = self._latents_of_rows(z)
             placed = self._poses_of_rows(poses, len(latents))
+            bent = self._checked_residuals(residuals, len(latents))
         brought = self.template_space_.images_to(
             *(images, latents),
             interpolation=interpolation,
             modulate=modulate,
             fwhm=fwhm,
             poses=placed,
+            residuals=bent,
         )
         return self._in_layout_of(images, kind, brought)
 
@@ -808,6 +864,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         kind: str | None = None,
         interpolation: str = "linear",
         poses: ArrayLike | None = None,
+        residuals: ArrayLike | None = None,
     ) -> Any:
         """Return images, label maps, points or meshes of the template in the spaces of images.
 
@@ -817,7 +874,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             In the space of the template: one for all, or one for each row of `z`.
         z : array of shape (N, K)
             Latents of the images.
-        kind, interpolation, poses
+        kind, interpolation, poses, residuals
             As for `to_template`.
 
         Returns
@@ -826,15 +883,23 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """
         latents = self._latents_of_rows(z)
         placed = self._poses_of_rows(poses, len(latents))
+        bent = self._checked_residuals(residuals, len(latents))
         if is_mesh(X):
-            return self.template_space_.meshes_from(as_meshes(X), latents, placed)
+            return self.template_space_.meshes_from(as_meshes(X), latents, placed, bent)
         images = self._images_of_kind(X, kind)
         brought = self.template_space_.images_from(
-            images, latents, interpolation=interpolation, poses=placed
+            images, latents, interpolation=interpolation, poses=placed, residuals=bent
         )
         return self._in_layout_of(images, kind, brought)
 
-    def jacobians(self, z: ArrayLike, *, log: bool = False, fwhm: float = 0.0) -> Array:
+    def jacobians(
+        self,
+        z: ArrayLike,
+        *,
+        log: bool = False,
+        fwhm: float = 0.0,
+        residuals: ArrayLike | None = None,
+    ) -> Array:
         """Return how much larger images are than the template, everywhere in it, (N, *space).
 
         These are the Jacobian determinants of the warps from the template to images: 2 where an
@@ -848,9 +913,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             Whether to return logarithms; False by default.
         fwhm : float
             Width of a Gaussian to smooth with, in mm (voxels without affine); 0, none, by default.
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities of the images; none by default.
         """
         latents = self._latents_of_rows(z)
-        return self.template_space_.volume_changes(latents, log=log, fwhm=fwhm)[:, 0]
+        bent = self._checked_residuals(residuals, len(latents))
+        space = self.template_space_
+        return space.volume_changes(latents, log=log, fwhm=fwhm, residuals=bent)[:, 0]
 
     def surface(self, z: ArrayLike, label: int | None = None, level: float | None = None) -> Mesh:
         """Return the closed surface of what an image with latents z shows, as triangles.
@@ -1101,6 +1170,16 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError("poses were given, and the model has none: fit it with align=")
         if given.shape != shape or not np.isfinite(given).all():
             raise ValueError(f"poses must be finite and of shape {shape}, got {given.shape}")
+        return given
+
+    def _checked_residuals(self, residuals: ArrayLike | None, n_images: int) -> Float32Array | None:
+        if residuals is None:
+            return None
+        self._check_residual()
+        given = np.asarray(residuals, np.float32)
+        shape = (n_images, self.settings_.n_dims, *self.settings_.space)
+        if given.shape != shape:
+            raise ValueError(f"residuals must have shape {shape}, got {given.shape}")
         return given
 
     def _checked_latents(self, Z: ArrayLike) -> Float64Array:  # noqa: N803

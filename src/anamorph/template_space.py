@@ -113,6 +113,7 @@ class TemplateSpace:
         modulate: bool = False,
         fwhm: float = 0.0,
         poses: Float64Array | None = None,
+        residuals: Array | None = None,
     ) -> Float32Array:
         """Return images in the space of the template, (N, C, *space).
 
@@ -127,6 +128,8 @@ class TemplateSpace:
             In mm, or voxels without affine; 0, by default, to smooth nothing.
         poses : array of shape (N, P), optional
             Of the images, where the model has poses: beyond the end of an image is NaN.
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities of the images; none by default.
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
         if modulate and interpolation != "linear":
@@ -142,7 +145,15 @@ class TemplateSpace:
             return brought if poses is None else without_outside(brought, displacement)
 
         out = self._empty(len(latents), images.format.n_channels)
-        with_warps(self.predictor, latents, out, bring, inverse=not modulate, poses=poses)
+        with_warps(
+            self.predictor,
+            latents,
+            out,
+            bring,
+            inverse=not modulate,
+            poses=poses,
+            residuals=residuals,
+        )
         return smoothed(out, fwhm, self.grid.voxel_size)
 
     def images_from(
@@ -152,10 +163,12 @@ class TemplateSpace:
         *,
         interpolation: str = "linear",
         poses: Float64Array | None = None,
+        residuals: Array | None = None,
     ) -> Float32Array:
         """Return images of the template, one or N, in the spaces of images with latents (N, K).
 
-        With poses (N, P), what is beyond the template is NaN.
+        With poses (N, P), what is beyond the template is NaN. Residual velocities are those of the
+        images.
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
         is_one = len(images) == 1
@@ -170,11 +183,18 @@ class TemplateSpace:
             return brought if poses is None else without_outside(brought, displacement)
 
         out = self._empty(len(latents), images.format.n_channels)
-        with_warps(self.predictor, latents, out, bring, inverse=False, poses=poses)
+        with_warps(
+            self.predictor, latents, out, bring, inverse=False, poses=poses, residuals=residuals
+        )
         return out
 
     def volume_changes(
-        self, latents: Float64Array, *, log: bool = False, fwhm: float = 0.0
+        self,
+        latents: Float64Array,
+        *,
+        log: bool = False,
+        fwhm: float = 0.0,
+        residuals: Array | None = None,
     ) -> Float32Array:
         """Return |D psi^-1| of latents (N, K), or its logarithm, (N, 1, *space)."""
 
@@ -182,11 +202,15 @@ class TemplateSpace:
             return volume_changes(inverse, log=log)
 
         out = self._empty(len(latents), 1)
-        with_warps(self.predictor, latents, out, differentiate, inverse=True)
+        with_warps(self.predictor, latents, out, differentiate, inverse=True, residuals=residuals)
         return smoothed(out, fwhm, self.grid.voxel_size)
 
     def meshes_to(
-        self, meshes: Sequence[Mesh], latents: Float64Array, poses: Float64Array | None = None
+        self,
+        meshes: Sequence[Mesh],
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        residuals: Array | None = None,
     ) -> list[Mesh]:
         """Return meshes of images with latents (N, K) in the space of the template."""
         _check_numbers(meshes, latents)
@@ -195,12 +219,18 @@ class TemplateSpace:
             voxels, across = self.world.split(mesh.points)
             if poses is not None:
                 voxels = frame.moved_points(poses[n], voxels)
-            there = points_to_template(self.predictor.displacement(row[None])[0], voxels)
+            rest = None if residuals is None else residuals[n : n + 1]
+            forward = self.predictor.displacement(row[None], residuals=rest)[0]
+            there = points_to_template(forward, voxels)
             moved.append(mesh.moved_to(self.world.join(there, across)))
         return moved
 
     def meshes_from(
-        self, meshes: Sequence[Mesh], latents: Float64Array, poses: Float64Array | None = None
+        self,
+        meshes: Sequence[Mesh],
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        residuals: Array | None = None,
     ) -> list[Mesh]:
         """Return meshes of the template, one or N, in the spaces of images with latents (N, K)."""
         given = list(meshes) * len(latents) if len(meshes) == 1 else list(meshes)
@@ -208,8 +238,10 @@ class TemplateSpace:
         moved, frame = [], self.predictor.generator.settings.frame
         for n, (mesh, row) in enumerate(zip(given, latents, strict=True)):
             voxels, across = self.world.split(mesh.points)
+            rest = None if residuals is None else residuals[n : n + 1]
             forward, inverse = (
-                self.predictor.displacement(row[None], inverse=back)[0] for back in (False, True)
+                self.predictor.displacement(row[None], inverse=back, residuals=rest)[0]
+                for back in (False, True)
             )
             there = points_from_template(forward, inverse, voxels)
             if poses is not None:

@@ -277,6 +277,7 @@ def test_a_site_that_returns_finds_poses_again(tmp_path):
     [
         ({"align": "perspective"}, "align must be one of none, translation, .* got 'perspective'"),
         ({"align": ["rigid"]}, "align must be one of"),
+        ({"residual": "smooth"}, "sites learn no residual warps: residual must be 'none'"),
         ({"intensity": "loud"}, "intensity must be one of global, per image, smooth, got 'loud'"),
     ],
 )

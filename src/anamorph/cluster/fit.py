@@ -15,6 +15,7 @@ from anamorph.cluster.sites import ClusterSites
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.run import Progress
 from anamorph.images.collection import ImageCollection
+from anamorph.model.checks import ArgumentError
 from anamorph.model.settings import Settings
 
 
@@ -61,6 +62,11 @@ def fit_on_cluster(
         def open_sites(
             opened: ImageCollection, settings: Settings, starting: Float64Array | None
         ) -> ClusterSites:
+            if settings.has_residuals:
+                raise ArgumentError(
+                    f"residual must be 'none' on a cluster, got {settings.residual!r}: residual "
+                    "warps are learnt on one machine, such as one with a GPU"
+                )
             return stack.enter_context(
                 ClusterSites(
                     client,

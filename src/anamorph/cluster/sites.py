@@ -12,7 +12,7 @@ import numpy as np
 from distributed import Client
 
 from anamorph.arrays.devices import Machine
-from anamorph.arrays.typing import Float64Array
+from anamorph.arrays.typing import Float32Array, Float64Array
 from anamorph.cluster.broadcast import Broadcast
 from anamorph.cluster.connection import check_versions
 from anamorph.cluster.crew import Crew, LostError
@@ -164,7 +164,17 @@ class ClusterSites:
         """Poses of all images, (N, P)."""
         return np.concatenate([some.poses for some in self._stored()])
 
-    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
+    @property
+    def residuals(self) -> None:
+        """None: a cluster learns no residual warps."""
+        return None
+
+    def restore(
+        self,
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        residuals: Float32Array | None = None,
+    ) -> None:
         """Take latents (N, K), and poses (N, P) if there are any, from a checkpoint."""
         if poses is None:
             poses = np.zeros((len(latents), self._n_coordinates))

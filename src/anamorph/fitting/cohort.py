@@ -14,6 +14,7 @@ Without memory to keep displacements there are five.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -25,11 +26,12 @@ from anamorph.arrays.batches import BatchPlanner
 from anamorph.arrays.column_sums import SumPlace
 from anamorph.arrays.devices import DEFAULT_MEMORY_BUDGET, beside, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
+from anamorph.arrays.mapped import empty_mapped, let_go
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.fitting.kept_displacements import KeptDisplacements
 from anamorph.fitting.leave_one_out import Cohesion, draw_boxes, errors_without
 from anamorph.fitting.limits import Limits, clipped, shrink
-from anamorph.fitting.sums import FIELDS, MOVING, POSING, Move, Sums
+from anamorph.fitting.sums import MOVING, QUESTIONS, Move, Sums
 from anamorph.kernels.threads import run_parallel
 from anamorph.latents import starting_latents
 from anamorph.likelihoods import Derivatives
@@ -40,9 +42,12 @@ from anamorph.model.parameters import Parameters
 from anamorph.model.pose_search import Target, centre_poses, match_poses
 from anamorph.model.pose_steps import improve_poses
 from anamorph.model.posing import PosedGenerator, posed_sums
+from anamorph.model.residuals import ResidualDescent, residual_bytes
 from anamorph.model.settings import Settings
 
 Result = TypeVar("Result")
+
+_MOST_RESIDUALS_IN_MEMORY = 2**29  # bytes
 
 
 class Cohort:
@@ -74,6 +79,9 @@ class Cohort:
         with. The same as `latents` if they changed otherwise since.
     poses : (N, P)
         In memory; P is 0 where images have no poses.
+    residuals : (N, d, *space) or None
+        Residual velocities, in voxels: in memory, or in a file where they are large. None where
+        images have none.
     limits : Limits or None
         Of what an image contributes to the next answers; by default there are none.
     squared_norms : (2,)
@@ -98,6 +106,7 @@ class Cohort:
         self.latents: Float64Array = self.namespace.zeros((len(images), settings.layout.n_latents))
         self.latents_before_turn = self.latents
         self.poses = np.zeros((len(images), settings.frame.n_coordinates))
+        self.residuals = self._no_residuals()
         self._latents_version = 0
         self.limits: Limits | None = None
         self.squared_norms = np.zeros(2)
@@ -108,7 +117,8 @@ class Cohort:
         half = (DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget) // 2
         self._displacements = KeptDisplacements(self.namespace, len(images), settings, half)
         on_gpu = self.namespace is not np
-        self._planner = BatchPlanner(working_bytes(settings), half, on_gpu)
+        needed = (residual_bytes if settings.has_residuals else working_bytes)(settings)
+        self._planner = BatchPlanner(needed, half, on_gpu)
         self._proposal: _LatentProposal | None = None
         self._generator: Generator | None = None
 
@@ -155,11 +165,27 @@ class Cohort:
             self._set_latents(self._start)
         return self._answer("start_latents", *self._latent_moments())
 
-    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
-        """Take latents (N, K) and poses (N, P), if there are any, from a checkpoint."""
+    def restore(
+        self,
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        residuals: Float32Array | None = None,
+    ) -> None:
+        """Take latents (N, K), and poses and residual velocities if any, from a checkpoint."""
         self._set_latents(latents)
         if poses is not None:
             self.poses = poses.copy()
+        if residuals is not None and self.residuals is not None:
+            self.residuals[...] = residuals
+
+    def _no_residuals(self) -> Float32Array | None:
+        """Return residual velocities of 0, in memory or in a file; None where there are none."""
+        if not self.settings.has_residuals:
+            return None
+        shape = (len(self.images), self.settings.n_dims, *self.settings.space)
+        if 4 * math.prod(shape) <= _MOST_RESIDUALS_IN_MEMORY:
+            return np.zeros(shape, np.float32)
+        return empty_mapped(shape)  # zero, as files are where nothing was written
 
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
@@ -321,14 +347,17 @@ class Cohort:
         boxes = draw_boxes(self.identities, self.settings.space)
 
         def predict_part(part: slice) -> tuple[Float64Array, ...]:
-            images, displacement = self.images.read(part), self._displacement(part)
+            # New images are predicted by the modes alone.
+            images, latents = self.images.read(part), self.latents[part]
+            is_bent = self.residuals is not None
+            displacement = generator.displacement(latents) if is_bent else self._displacement(part)
             is_hidden = self.namespace.asarray(boxes.mask(part))
-            latents = self.latents[part]
-            posed = self._posed(generator, part)
+            posed = self._posed(generator, part, bent=False)
             return errors_without(posed, images, latents, displacement, is_hidden, cohesion)
 
         sums = self._run(predict_part)
-        self._displacements.close(self._warp_key())
+        if self.residuals is None:
+            self._displacements.close(self._warp_key())
         return self._answer("leave_one_out", *(sum(parts) for parts in zip(*sums, strict=True)))
 
     # ---- questions about poses
@@ -439,6 +468,56 @@ class Cohort:
             np.sum(~improved),
         )
 
+    # ---- questions about residual warps
+
+    def update_residuals(self, n_steps: int, seed: int) -> Sums:
+        """Improve the residual warps of all images, at the present latents.
+
+        Parameters
+        ----------
+        n_steps : int
+        seed : int
+            Of the random field that estimates how much images determine.
+        """
+        if self.residuals is None:
+            raise RuntimeError("update_residuals needs settings with residual warps")
+        generator, likelihood = self._current(), self.settings.likelihood
+        precision, kept = generator.parameters.residual_precision, self.residuals
+        xp, number = self.namespace, len(self.images)
+        values, before, energy, determined = xp.empty((4, number))
+        improved = xp.empty(number, bool)
+        squares, observed = xp.zeros((2, number, self.settings.n_channels))
+
+        def update_part(part: slice) -> None:
+            images, latents = self.images.read(part), self.latents[part]
+            posed = self._posed(generator, part, bent=False)
+            descent = ResidualDescent(posed, images, latents, generator.own(kept[part]), precision)
+            before[part] = descent.residuals().energy
+            descent.take_steps(n_steps)
+            found = descent.residuals()
+            kept[part] = to_host(found.velocity)
+            let_go(kept)
+            values[part], energy[part] = found.log_likelihood, found.energy
+            improved[part], determined[part] = found.improved, descent.determined(seed)
+            if likelihood.has_noise:
+                warped = posed.warp(posed.appearance(latents), found.displacement)
+                seen, _ = posed.comparable(posed.observed(images, found.displacement), warped)
+                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
+                squares[part] += self._unresolved(part)
+
+        self._run(update_part)
+        self._latents_version += 1  # warps are others now
+        return self._answer(
+            "update_residuals",
+            self._sum_of(values),
+            before.sum(),
+            energy.sum(),
+            determined.sum(),
+            squares.sum(axis=0),
+            observed.sum(axis=0),
+            np.sum(~improved),
+        )
+
     # ---- how questions are answered
 
     def _derivative_sums(
@@ -507,8 +586,10 @@ class Cohort:
             raise RuntimeError("parameters must be published before questions are asked")
         return self._generator
 
-    def _posed(self, generator: Generator, part: slice) -> Generator:
-        """Return what a model says of some images, which have their poses if they have any."""
+    def _posed(self, generator: Generator, part: slice, *, bent: bool = True) -> Generator:
+        """Return what a model says of some images, with their poses and, if bent, residuals."""
+        if bent and self.residuals is not None:
+            generator = replace(generator, residual=generator.own(self.residuals[part]))
         if not self.settings.has_poses:
             return generator
         return PosedGenerator.of(generator, self.poses[part])
@@ -520,7 +601,7 @@ class Cohort:
         """Return the displacements of some images, kept from before or shot now."""
 
         def shoot() -> Array | None:
-            return self._current().displacement(self.latents[part])
+            return self._posed(self._current(), part).displacement(self.latents[part])
 
         return self._displacements.get(part, self._warp_key(), shoot)
 
@@ -578,7 +659,7 @@ class Cohort:
             else np.asarray(to_host(value), dtype=np.float64)
             for value in values
         ]
-        return Sums(len(self.images), dict(zip((FIELDS | POSING)[question], arrays, strict=True)))
+        return Sums(len(self.images), dict(zip(QUESTIONS[question], arrays, strict=True)))
 
 
 @dataclass(frozen=True)

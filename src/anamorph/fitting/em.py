@@ -48,7 +48,8 @@ from anamorph.fitting.state import State, Turn
 from anamorph.fitting.sums import Move, Sums
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.model.generator import slack
-from anamorph.model.parameters import Parameters
+from anamorph.model.hyperparameters import INSIDE, MODES_FIRST
+from anamorph.model.parameters import Parameters, starting_residual
 from anamorph.model.posing import moved_mean
 from anamorph.model.settings import Settings
 
@@ -60,6 +61,9 @@ _MEAN_STEPS_ON_ARRIVAL = 4
 _MOST_HALVINGS = 6
 _MOST_MEAN_HALVINGS = 2
 _POSE_STEPS = 2
+_RESIDUAL_STEPS = 6  # in an iteration
+_RESIDUAL_ROUNDS, _RESIDUAL_STEPS_AFTER = 5, 10  # after a fit
+_LEAST_ENERGY = 1e-9
 _STEP_GROWTH = 1.1
 _LEAST_SCATTER = 1e-8
 
@@ -157,6 +161,7 @@ class Fit:
             latent_precision=np.eye(n_latents),
             noise_precision=noise_precision,
             background=background,
+            residual=starting_residual(self.settings, noise_precision),
         )
         latents = LatentSums(
             sums.n_images,
@@ -237,8 +242,15 @@ class Fit:
         """Return the state at the end, with noise and weight of the likelihood for new images.
 
         Both are found by leaving each image out (see `leave_one_out`), unless the weight of the
-        likelihood is given.
+        likelihood is given. Residual warps, where there are any, take their last steps first.
         """
+        bent = self._with_residuals(
+            state, 1 if self.settings.residual == INSIDE else _RESIDUAL_ROUNDS
+        )
+        return self._with_weight(replace(state, parameters=bent.parameters))
+
+    def _with_weight(self, state: State) -> State:
+        """Return the state with noise and weight of the likelihood for new images, if wanted."""
         if not self.settings.estimates_weight:
             return state
         latents, likelihood = state.latents, self.settings.likelihood
@@ -307,9 +319,12 @@ class Fit:
         )
         state, before = self._update_appearance_basis(state, before, appearance_derivatives)
         state, before, latent_mean = self._update_latents(state, before)
-        if not self.settings.has_poses:
-            return self._update_mean(state, before, latent_mean, start)
-        state, before, pose_mean = self._update_poses(state, before)
+        pose_mean = None
+        if self.settings.has_poses:
+            state, before, pose_mean = self._update_poses(state, before)
+        if self.settings.residual == INSIDE and len(state.objective) >= MODES_FIRST:
+            state, before, price = self._update_residuals(state, before, _RESIDUAL_STEPS)
+            start += price  # which F does not know
         return self._update_mean(state, before, latent_mean, start, pose_mean)
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
@@ -435,6 +450,41 @@ class Fit:
         after = self._joint(log_likelihood, parameters, state.latents)
         self._check_rise("poses", before, after)
         return replace(state, parameters=parameters), after, sums["pose_sum"] / sums.n_images
+
+    # ---- r_n, where images have residual warps
+
+    def _update_residuals(
+        self, state: State, before: float, n_steps: int
+    ) -> tuple[State, float, float]:
+        """Update residual warps, their precision, and the noise variance again.
+
+        Returns also by how much ln p(r) falls, which F does not count: it is never more than what
+        F gains.
+        """
+        self.sites.publish(state.parameters)
+        seed = len(state.objective)
+        sums = self.sites.ask("update_residuals", n_steps=n_steps, seed=seed)
+        if n_unimproved := int(sums.scalar("n_unimproved")):
+            logger.info("Residual warps of %d images stay as they are", n_unimproved)
+        energy, precision = sums.scalar("energy"), state.parameters.residual_precision
+        price = 0.5 * precision * (energy - sums.scalar("energy_before"))
+        parameters, log_likelihood = self._with_noise(state.parameters, sums)
+        after = self._joint(log_likelihood, parameters, state.latents)
+        self._check_rise("residual warps", before, after - price)
+        if energy > _LEAST_ENERGY and sums.scalar("determined") > 0:
+            precision = sums.scalar("determined") / energy
+        learnt = np.array([precision, *parameters.noise_precision])
+        return replace(state, parameters=replace(parameters, residual=learnt)), after, price
+
+    def _with_residuals(self, state: State, n_rounds: int) -> State:
+        """Return the state with what residual warps say at the end of a fit, if there are any."""
+        if not self.settings.has_residuals:
+            return state
+        bent = state
+        for _ in range(n_rounds):
+            bent, *_ = self._update_residuals(bent, -np.inf, _RESIDUAL_STEPS_AFTER)
+        learnt = replace(state.parameters, residual=bent.parameters.residual)
+        return replace(state, parameters=learnt)
 
     # ---- mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu), then T and A
 

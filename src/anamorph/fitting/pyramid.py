@@ -25,8 +25,10 @@ from anamorph.fitting.run import Checkpoints, Ending, Progress, run_fit
 from anamorph.fitting.sites import OwnSites
 from anamorph.fitting.state import State
 from anamorph.geometry.coarsen import coarse_grid, prolonged, prolonged_velocities
+from anamorph.geometry.pose import NONE
 from anamorph.model.checks import ArgumentError
 from anamorph.model.hyperparameters import AUTO
+from anamorph.model.parameters import starting_residual
 from anamorph.model.settings import Settings
 
 # Along axes that are divided: the least that makes sense, and the least that helps.
@@ -224,6 +226,7 @@ def coarse_settings(settings: Settings, factor: float) -> Settings:
         mean_penalty=weighted(settings.mean_penalty),
         decimation=ratio * settings.decimation,
         estimates_weight=False,
+        residual=NONE,  # modes first: what they cannot follow is found on the grid of the images
     )
 
 
@@ -243,6 +246,7 @@ def prolonged_state(state: State, settings: Settings) -> State:
         mean=prolonged(old.mean, space),
         appearance_basis=_by_columns(old.appearance_basis, space, is_velocity=False),
         shape_basis=_by_columns(old.shape_basis, space, is_velocity=True),
+        residual=starting_residual(settings, old.noise_precision),
         warp_version=0,  # from which the fit on the finer grid counts
     )
     energy = Regularisation(settings).basis_energy(parameters)

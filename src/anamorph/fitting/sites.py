@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from anamorph.arrays.devices import to_host
-from anamorph.arrays.typing import Float64Array
+from anamorph.arrays.typing import Float32Array, Float64Array
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.sums import Move, Sums
 from anamorph.model.parameters import Parameters
@@ -59,8 +59,17 @@ class OwnSites(Sites, Protocol):
     def poses(self) -> Float64Array:
         """Poses of all images, (N, P); P is 0 where they have none."""
 
-    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
-        """Take latents (N, K), and poses (N, P) if there are any, from a checkpoint."""
+    @property
+    def residuals(self) -> Float32Array | None:
+        """Residual velocities of all images, (N, d, *space); None where they have none."""
+
+    def restore(
+        self,
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        residuals: Float32Array | None = None,
+    ) -> None:
+        """Take latents (N, K), and poses and residual velocities if any, from a checkpoint."""
 
     def digest(self) -> str:
         """Return a short text that stands for the images, in their order, and the given start."""
@@ -104,11 +113,29 @@ class LocalSites:
         """Poses of all images, (N, P)."""
         return np.concatenate([cohort.poses for cohort in self.cohorts])
 
-    def restore(self, latents: Float64Array, poses: Float64Array | None = None) -> None:
-        """Give every cohort its rows of latents (N, K) and poses (N, P) from a checkpoint."""
+    @property
+    def residuals(self) -> Float32Array | None:
+        """Residual velocities of all images, (N, d, *space); None where they have none."""
+        parts = [cohort.residuals for cohort in self.cohorts if cohort.residuals is not None]
+        if len(parts) == 1:
+            return parts[0]  # perhaps too large to copy
+        return np.concatenate(parts) if parts else None
+
+    def restore(
+        self,
+        latents: Float64Array,
+        poses: Float64Array | None = None,
+        residuals: Float32Array | None = None,
+    ) -> None:
+        """Give every cohort its rows of what a checkpoint holds, see `OwnSites.restore`."""
         bounds = np.cumsum([0, *(len(cohort.images) for cohort in self.cohorts)])
         for cohort, (first, last) in zip(self.cohorts, pairwise(bounds), strict=True):
-            cohort.restore(latents[first:last], None if poses is None else poses[first:last])
+            own = slice(first, last)
+            cohort.restore(
+                latents[own],
+                None if poses is None else poses[own],
+                None if residuals is None else residuals[own],
+            )
 
     def digest(self) -> str:
         """Return a short text that stands for all images, in their order, and the given start."""

@@ -69,6 +69,24 @@ POSING: dict[str, tuple[str, ...]] = {
     "update_poses": ("log_likelihood", "pose_sum", "squares", "observed", "n_unimproved"),
 }
 
+#: Questions about residual warps, of fits whose images have them: see `model.residuals`.
+RESIDUALS: dict[str, tuple[str, ...]] = {
+    # After steps on ln p(f | z, r) - tau r'Lr/2: r'Lr before and after, tr H (H + tau L)^-1; images
+    # whose warps stayed.
+    "update_residuals": (
+        "log_likelihood",
+        "energy_before",
+        "energy",
+        "determined",
+        "squares",
+        "observed",
+        "n_unimproved",
+    ),
+}
+
+#: All questions of a fit on one machine.
+QUESTIONS = FIELDS | POSING | RESIDUALS
+
 #: Questions that may carry a `Move`.
 MOVING = ("transform_latents", "mean_derivatives", "shape_derivatives")
 

@@ -9,13 +9,13 @@ images that are not part of a fit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import cast
 
 import numpy as np
 
 from anamorph.arrays.devices import array_namespace, to_host
-from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
+from anamorph.arrays.typing import Array, BoolArray, Float32Array, Float64Array, IntArray
 from anamorph.latents import log_determinant
 from anamorph.model.descent import Descent
 from anamorph.model.generator import Generator, slack
@@ -126,9 +126,9 @@ def improve(
     pending = xp.arange(len(latents))
     for halvings in range(_MOST_HALVINGS + 1):
         trial = latents[pending] - step[pending] * 0.5**halvings
-        displacement = generator.displacement(trial)
-        some = images if len(pending) == len(images) else images[pending]
         here = generator.only(pending)
+        displacement = here.displacement(trial)
+        some = images if len(pending) == len(images) else images[pending]
         values = here.log_likelihood(generator.appearance(trial), displacement, some)
         after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
@@ -141,7 +141,8 @@ def improve(
             break
         encoding.n_halvings[pending] += 1
     else:
-        encoding.update_displacement(pending, generator.displacement(latents[pending]))
+        kept = generator.only(pending).displacement(latents[pending])
+        encoding.update_displacement(pending, kept)
     improved = xp.ones(len(latents), bool)
     improved[pending] = False
     return encoding, improved
@@ -165,6 +166,8 @@ class Encoded:
         S_n = H^-1 there, if asked for.
     poses : (N, P) or None
         Where images have poses.
+    residuals : (N, d, *space) or None
+        Residual velocities, if asked for.
     """
 
     latents: Float64Array
@@ -172,11 +175,11 @@ class Encoded:
     n_shootings: IntArray
     covariance: Float64Array | None = None
     poses: Float64Array | None = None
+    residuals: Float32Array | None = None
 
     def to_host(self) -> Encoded:
         """Return the same as NumPy arrays."""
-        fields = self.latents, self.log_evidence, self.n_shootings, self.covariance, self.poses
-        return Encoded(*map(to_host, fields))
+        return Encoded(*(to_host(getattr(self, field.name)) for field in fields(self)))
 
     def improved(self, which: IntArray, others: Encoded) -> Encoded:
         """Return the same with other encodings of some images, where they have more evidence.

@@ -6,7 +6,7 @@ a = mu + Wa z,   psi = shoot(Wv z),   a' = a(psi)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -108,10 +108,14 @@ class Generator:
     settings : Settings
     parameters : Parameters
         What is asked for is computed where they are, in memory or on a GPU.
+    residual : (N, d, *space), optional
+        r, the residual velocity of each of the images that methods are given (see `residuals`), in
+        the same place; none by default.
     """
 
     settings: Settings
     parameters: Parameters
+    residual: Array | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is computed when it is needed: pickles stay small."""
@@ -186,7 +190,7 @@ class Generator:
         if self.settings.layout.n_shape == 0:
             return None
         s = self.settings
-        return shoot(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+        return shoot(self.velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
     def unfolded_displacement(self, latents: Float64Array) -> Array | None:
         """Return the same for drawing: in as many steps of shooting as warps need not to fold.
@@ -196,31 +200,32 @@ class Generator:
         if self.settings.layout.n_shape == 0:
             return None
         s = self.settings
-        return shoot_unfolded(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+        return shoot_unfolded(self.velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
     def inverse_displacement(self, latents: Float64Array) -> Array | None:
         """Return the displacement of psi^-1, (N, d, *space); None if nothing moves."""
         if self.settings.layout.n_shape == 0:
             return None
         s = self.settings
-        return shoot_both(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)[1]
+        return shoot_both(self.velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)[1]
 
     def record(self, latents: Float64Array) -> RecordedPath | None:
         """Return the geodesics of latents (N, K), which can be differentiated; None without."""
         if self.settings.layout.n_shape == 0:
             return None
         s = self.settings
-        return RecordedPath(self._velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
+        return RecordedPath(self.velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
-    def _velocity(self, latents: Float64Array) -> Array:
-        """Return v = Wv z, (N, d, *space)."""
-        return _combine(latents[:, self.settings.layout.shape], self.parameters.shape_basis)
+    def velocity(self, latents: Float64Array) -> Array:
+        """Return v = Wv z, (N, d, *space), or Wv z + r where images have residual warps."""
+        modes = _combine(latents[:, self.settings.layout.shape], self.parameters.shape_basis)
+        return modes if self.residual is None else modes + self.residual
 
     # ---- where images look: `model.posing` overrides these for images that have a pose
 
     def only(self, which: IntArray) -> Generator:
         """Return what the model says of some of the images that this generator is about."""
-        return self
+        return self if self.residual is None else replace(self, residual=self.residual[which])
 
     def known_latents(self) -> Float64Array | None:
         """Return latents (N, K) to start from, where they are known of these images."""

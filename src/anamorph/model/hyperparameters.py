@@ -32,6 +32,15 @@ LAYOUTS = ("joint", "separate", "shape", "appearance")
 GLOBAL = "global"
 INTENSITIES = (GLOBAL, "per image", "smooth")
 
+#: When residual warps of images, beyond the modes, are found: not, at the end of a fit, or in every
+#: iteration.
+INSIDE = "inside"
+RESIDUALS = ("none", "after", INSIDE)
+#: Iterations in which modes explain what they can, before residual warps begin that are found in
+#: every iteration: otherwise these explain what modes of appearance should, and points that
+#: correspond move apart.
+MODES_FIRST = 10
+
 #: What the images decide on: the weight of the likelihood, the number of grids.
 AUTO = "auto"
 
@@ -269,6 +278,13 @@ _TABLE = (
         "What poses may do to bring images onto the template: none, translation, rigid, "
         "similarity or affine",
         flag="--align", label="Alignment",
+    ),
+    Hyperparameter(
+        "residual", "none", choices(lambda: RESIDUALS), MODEL,
+        "When warps beyond the modes of shape are learnt, one for each image: none, after (the "
+        "fit), or inside (iterations from the 11th: the template becomes sharper)",
+        layouts=_WITH_SHAPE,
+        flag="--residual", label="Residual warps",
     ),
     Hyperparameter(
         "n_iter", 20, integers(0), FITTING,

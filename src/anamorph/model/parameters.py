@@ -34,6 +34,9 @@ class Parameters:
     background : (2, C), optional
         What is outside of the template's box, where images have poses: appearance and precision of
         each channel.
+    residual : (1 + C,), optional
+        Of models with residual warps: their precision tau, relative to L, and the precision of the
+        noise that is left with them.
     warp_version : int
         Changes whenever the warp Wv z of given latents does: not by orthogonalisation, which
         leaves Wv z as it is.
@@ -46,6 +49,7 @@ class Parameters:
     latent_precision: Float64Array
     noise_precision: Float64Array
     background: Float64Array | None = None
+    residual: Float64Array | None = None
     warp_version: int = 0
 
     @property
@@ -54,6 +58,19 @@ class Parameters:
         if self.background is None:
             raise ValueError("a model whose images have poses must know their background")
         return self.background
+
+    @property
+    def residual_precision(self) -> float:
+        """tau, of models with residual warps."""
+        if self.residual is None:
+            raise ValueError("a model with residual warps must know their precision")
+        return float(self.residual[0])
+
+    def with_residuals(self) -> Parameters:
+        """Return the same with the noise that is left of images with residual warps."""
+        if self.residual is None:
+            raise ValueError("a model with residual warps must know their precision")
+        return replace(self, noise_precision=self.residual[1:])
 
     @property
     def n_bytes(self) -> int:
@@ -83,6 +100,14 @@ class Parameters:
             shape_basis=_combine(self.shape_basis, inverse, layout.shape),
             basis_energy=inverse.T @ self.basis_energy @ inverse,
         )
+
+
+def starting_residual(settings: Settings, noise_precision: Float64Array) -> Float64Array | None:
+    """Return `Parameters.residual` before anything is known: the precision of the modes' penalty.
+
+    None where images have no residual warps.
+    """
+    return np.array([1.0, *noise_precision]) if settings.has_residuals else None
 
 
 def _combine(basis: Float32Array, matrix: Array, columns: slice) -> Float32Array:

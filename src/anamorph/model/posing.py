@@ -64,10 +64,10 @@ class PosedGenerator(Generator):
     ) -> PosedGenerator:
         """Return a generator of images with poses (N, P), by default on the grid of the model."""
         frame = base.settings.frame if frame is None else frame
-        return cls(base.settings, base.parameters, base, frame, poses)
+        return cls(base.settings, base.parameters, base, frame, poses, residual=base.residual)
 
     def only(self, which: IntArray) -> PosedGenerator:  # noqa: D102
-        return PosedGenerator.of(self.base, self.poses[to_host(which)], self.frame)
+        return PosedGenerator.of(self.base.only(which), self.poses[to_host(which)], self.frame)
 
     def known_latents(self) -> Float64Array | None:  # noqa: D102
         return self.start

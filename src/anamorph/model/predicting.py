@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from anamorph.arrays.batches import BatchPlanner, usable_gpu_bytes
 from anamorph.arrays.devices import Machine, chosen_device, to_host
+from anamorph.arrays.mapped import empty_mapped
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.finding import located, located_at, with_poses
@@ -18,10 +19,12 @@ from anamorph.model.generator import Generator, encoding_bytes
 from anamorph.model.posing import PosedGenerator
 from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
+from anamorph.model.residuals import improve_residuals, residual_bytes
 
 Result = TypeVar("Result")
 Filled = TypeVar("Filled", Float32Array, Float64Array)
 
+_RESIDUAL_STEPS = 40  # at most
 _SHARE_ON_GPU = 0.75  # the rest is for derivatives with respect to all latents at once
 
 
@@ -63,7 +66,10 @@ class Predictor:
             generator = generator.on_gpu
             usable = usable_gpu_bytes(machine.memory_budget) - generator.parameters.n_bytes
             budget = int(_SHARE_ON_GPU * max(0, usable))
-        planner = BatchPlanner(encoding_bytes(settings), budget, on_gpu)
+        needed = encoding_bytes(settings)
+        if settings.has_residuals:
+            needed = max(needed, residual_bytes(settings))
+        planner = BatchPlanner(needed, budget, on_gpu)
         counter = ImageCounter(n_images)
 
         def run_task(part: slice) -> Result:
@@ -104,6 +110,33 @@ class Predictor:
         n_coordinates = self.generator.settings.frame.n_coordinates
         return self._filled(np.empty((len(images), n_coordinates)), find)
 
+    def residuals(
+        self, images: ReadableImages, latents: Float64Array, poses: Float64Array | None = None
+    ) -> Float32Array:
+        """Return the residual velocities of images, (N, d, *space), in voxels.
+
+        Parameters
+        ----------
+        images : ReadableImages
+        latents : array of shape (N, K)
+        poses : array of shape (N, P), optional
+            None by default: images lie as the template does.
+        """
+        settings = self.generator.settings
+        out = empty_mapped((len(images), settings.n_dims, *settings.space))
+
+        def find(generator: Generator, part: slice) -> Array:
+            bent = replace(generator, parameters=generator.parameters.with_residuals())
+            observed, some = generator.own(images.read(part)), generator.own(latents[part])
+            start = np.zeros_like(bent.velocity(some))
+            precision = generator.parameters.residual_precision
+            here = _at(bent, poses, part)
+            return improve_residuals(
+                here, observed, some, start, precision, _RESIDUAL_STEPS
+            ).velocity
+
+        return self._filled(out, find)
+
     def reconstruct(self, images: ReadableImages) -> Float32Array:
         """Return images as the model explains them, where they are, (N, C, *space)."""
 
@@ -124,6 +157,7 @@ class Predictor:
         warped: bool = True,
         coloured: bool = True,
         poses: Float64Array | None = None,
+        residuals: Array | None = None,
     ) -> Float32Array:
         """Return the images that latents stand for, (N, C, *space).
 
@@ -136,10 +170,12 @@ class Predictor:
             Whether they change appearance; they do by default.
         poses : array of shape (N, P), optional
             By default images are those of the template's pose.
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities; none by default.
         """
 
         def expect(generator: Generator, part: slice) -> Array:
-            some, here = generator.own(latents[part]), _at(generator, poses, part)
+            some, here = generator.own(latents[part]), _at(generator, poses, part, residuals)
             return here.expected_images(some, warped=warped, coloured=coloured)
 
         return self._filled(self._empty_images(len(latents)), expect)
@@ -168,6 +204,7 @@ class Predictor:
         poses: Float64Array | None = None,
         *,
         inverse: bool = False,
+        residuals: Array | None = None,
     ) -> Float32Array:
         """Return the displacements of the warps of latents (N, K), (N, d, *space), in voxels.
 
@@ -180,6 +217,8 @@ class Predictor:
             None by default.
         inverse : bool
             Whether to return those of the inverses; False by default.
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities; none by default.
         """
         settings = self.generator.settings
         shape = (len(latents), settings.n_dims, *settings.space)
@@ -188,10 +227,10 @@ class Predictor:
 
         def shoot_part(generator: Generator, part: slice) -> Array | None:
             some = generator.own(latents[part])
-            placing = _at(generator, poses, part)
+            placing = _at(generator, poses, part, residuals)
             if inverse:
-                return placing.placed_inverse(generator.inverse_displacement(some))
-            return placing.placed(generator.unfolded_displacement(some))
+                return placing.placed_inverse(placing.inverse_displacement(some))
+            return placing.placed(placing.unfolded_displacement(some))
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
@@ -265,6 +304,13 @@ class Predictor:
         return out
 
 
-def _at(generator: Generator, poses: Float64Array | None, part: slice) -> Generator:
-    """Return what a model says of some images at given poses (N, P), if any are given."""
+def _at(
+    generator: Generator,
+    poses: Float64Array | None,
+    part: slice,
+    residuals: Array | None = None,
+) -> Generator:
+    """Return what a model says of some images with given poses and residual velocities, if any."""
+    if residuals is not None:
+        generator = replace(generator, residual=generator.own(residuals[part]))
     return generator if poses is None else PosedGenerator.of(generator, poses[part])

@@ -21,7 +21,13 @@ from anamorph.images.arrays import ImageFormat
 from anamorph.latents import check_prior_dof
 from anamorph.likelihoods import LIKELIHOODS, Likelihood
 from anamorph.model.checks import ArgumentError, argument_errors
-from anamorph.model.hyperparameters import AUTO, GLOBAL, checked_arguments
+from anamorph.model.hyperparameters import (
+    AUTO,
+    GLOBAL,
+    INSIDE,
+    MODES_FIRST,
+    checked_arguments,
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,8 @@ class Settings:
         Effective number of voxels of an image over their number, where a fit has estimated it.
     align : str
         What poses of images may do; "none" by default, and for models that know no poses.
+    residual : {"none", "after", "inside"}
+        When residual warps are learnt; "none" by default, and for models that know none.
     """
 
     likelihood_name: str
@@ -139,6 +147,7 @@ class Settings:
     intensity: str = GLOBAL
     independent_share: float | None = None
     align: str = NONE
+    residual: str = NONE
 
     @cached_property
     def frame(self) -> PoseFrame:
@@ -149,6 +158,11 @@ class Settings:
     def has_poses(self) -> bool:
         """Whether images have poses."""
         return self.align != NONE
+
+    @property
+    def has_residuals(self) -> bool:
+        """Whether images have residual warps."""
+        return self.residual != NONE
 
     @property
     def matches_intensities(self) -> bool:
@@ -264,8 +278,25 @@ def completed_settings(
         intensity=_checked_intensity(arguments["intensity"], image_format.likelihood),
         independent_share=None,
         align=arguments.get("align", NONE),
+        residual=_checked_residual(arguments, layout),
         **penalties,
     )
+
+
+def _checked_residual(arguments: Mapping[str, Any], layout: LatentLayout) -> str:
+    """Return when residual warps are learnt, which must go with the latents and the iterations."""
+    residual: str = arguments.get("residual", NONE)
+    if residual != NONE and not layout.n_shape:
+        raise ArgumentError(
+            f"residual must be {NONE!r} where latents='appearance': nothing is warped, got "
+            f"{residual!r}"
+        )
+    if residual == INSIDE and arguments["n_iter"] <= MODES_FIRST:
+        raise ArgumentError(
+            f"n_iter must be above {MODES_FIRST} with residual={INSIDE!r}, since residual warps "
+            f"begin after so many iterations, got {arguments['n_iter']}"
+        )
+    return residual
 
 
 def _checked_intensity(intensity: str, likelihood: str) -> str:

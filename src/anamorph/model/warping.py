@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -43,6 +44,7 @@ def with_warps(
     *,
     inverse: bool,
     poses: Float64Array | None = None,
+    residuals: Array | None = None,
 ) -> Array:
     """Fill an array (N, ...) with what is done with the warps of latents (N, K), part by part.
 
@@ -57,13 +59,18 @@ def with_warps(
         Whether displacements are those of psi^-1, and not those of psi.
     poses : array of shape (N, P), optional
         Of the images: displacements are then those of psi(R x), or of R^-1 psi^-1.
+    residuals : array of shape (N, d, *space), optional
+        Residual velocities of the images; none by default.
     """
 
     def fill(generator: Generator, part: slice) -> None:
         some = generator.own(latents[part])
-        displacement = generator.inverse_displacement(some) if inverse else None
+        bent = generator
+        if residuals is not None:
+            bent = replace(generator, residual=generator.own(residuals[part]))
+        displacement = bent.inverse_displacement(some) if inverse else None
         if displacement is None:
-            displacement = generator.displacement(some)
+            displacement = bent.displacement(some)
         if displacement is None:  # a model without shape
             settings = generator.settings
             shape = (len(some), settings.n_dims, *settings.space)

@@ -28,12 +28,13 @@ from anamorph.storage.contents import (
     check_numbers,
     check_parameters,
     check_symmetric,
+    format_version,
 )
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.modelfile import checked_begins, parameter_arrays, parameters_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-KIND, VERSION = "checkpoint", 2  # 1 where images have no poses
+KIND, VERSION = "checkpoint", 3  # 2 without residual warps, 1 where images have no poses either
 
 
 class CheckpointFile:
@@ -78,7 +79,7 @@ class CheckpointFile:
         arrays, facts = read_tensors(self._path, KIND, VERSION)
         check_fingerprint(self._path, facts, self._fingerprint)
         check_state(self._path, arrays, facts, self._settings, n_images=self._n_images)
-        self._sites.restore(arrays["latents"], arrays.get("poses"))
+        self._sites.restore(arrays["latents"], arrays.get("poses"), arrays.get("residuals"))
         return state_from(arrays, facts, len(arrays["latents"])).beside(self._sites.namespace)
 
     def write(self, state: State) -> None:
@@ -92,8 +93,11 @@ class CheckpointFile:
         arrays["latents"] = self._sites.latents_before_turn
         if self._settings.has_poses:
             arrays["poses"] = self._sites.poses
+        residuals = self._sites.residuals
+        if residuals is not None:
+            arrays["residuals"] = residuals
         facts["fingerprint"] = self._fingerprint
-        version = VERSION if self._settings.has_poses else 1
+        version = format_version(self._settings)
         write_tensors(self._path, KIND, version, arrays, facts)
 
 
@@ -119,6 +123,8 @@ def fit_fingerprint(settings: Settings, *facts: int | str, n_bytes: int = 16) ->
     named = asdict(settings)
     if not settings.has_poses:
         del named["align"]  # as in fits of before there were poses, which resume
+    if not settings.has_residuals:
+        del named["residual"]  # likewise
     if not settings.matches_intensities:
         del named["intensity"]  # the same
     text = json.dumps([named, *facts])
@@ -199,6 +205,9 @@ def check_state(
                 if settings is not None:
                     n_poses = (settings.frame.n_coordinates,)
                 expected["poses"] = ((*rows, *n_poses), np.float64)
+            if sizes.has_residual:
+                n_dims = len(sizes.space)
+                expected["residuals"] = ((*rows, n_dims, *sizes.space), np.float32)
         check_arrays(arrays, expected)
         check_parameters(arrays)
         check_symmetric("latent_scatter", arrays["latent_scatter"])

@@ -45,6 +45,8 @@ class Sizes(NamedTuple):
         C, K, Ka and Kv.
     has_background : bool
         Whether images have poses, and something around them; by default they have not.
+    has_residual : bool
+        Whether images have residual warps; by default they have not.
     """
 
     space: tuple[int, ...]
@@ -53,6 +55,7 @@ class Sizes(NamedTuple):
     n_appearance: int
     n_shape: int
     has_background: bool = False
+    has_residual: bool = False
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Sizes:
@@ -65,6 +68,7 @@ class Sizes(NamedTuple):
             layout.n_appearance,
             layout.n_shape,
             settings.has_poses,
+            settings.has_residuals,
         )
 
     @classmethod
@@ -82,6 +86,7 @@ class Sizes(NamedTuple):
             len(appearance_basis),
             len(shape_basis),
             "background" in arrays,
+            "residual" in arrays,
         )
 
     def parameter_shapes(self) -> dict[str, tuple[tuple[int, ...], type]]:
@@ -98,7 +103,16 @@ class Sizes(NamedTuple):
         }
         if self.has_background:
             shapes["background"] = ((2, self.n_channels), np.float64)
+        if self.has_residual:
+            shapes["residual"] = ((1 + self.n_channels,), np.float64)
         return shapes
+
+
+def format_version(settings: Settings) -> int:
+    """Return the version of the format of files of a model: the first that knows all it has."""
+    if settings.has_residuals:
+        return 3
+    return 2 if settings.has_poses else 1
 
 
 def check_arrays(
@@ -141,6 +155,8 @@ def check_parameters(arrays: Mapping[str, NDArray[Any]]) -> None:
         raise ContentError("noise_precision must be positive")
     if "background" in arrays and not (arrays["background"][1] > 0).all():
         raise ContentError("the precision of the background must be positive")
+    if "residual" in arrays and not (arrays["residual"] > 0).all():
+        raise ContentError("the precisions of residual warps and their noise must be positive")
     check_symmetric("latent_precision", arrays["latent_precision"], is_positive=True)
     check_symmetric("basis_energy", arrays["basis_energy"])
 

@@ -28,11 +28,13 @@ from anamorph.storage.contents import (
     check_numbers,
     check_parameters,
     check_settings,
+    format_version,
 )
 from anamorph.storage.errors import ModelFileError
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-KIND, VERSION = "model", 2  # 1 where images have no poses
+KIND, VERSION = "model", 3  # 2 without residual warps, 1 where images have no poses either
+_OPTIONAL_ARRAYS = ("background", "residual")
 _PARAMETER_ARRAYS = [field.name for field in fields(Parameters) if field.name != "warp_version"]
 
 
@@ -115,7 +117,7 @@ def write_model(path: str | os.PathLike[str], model: StoredModel) -> None:
         "objective": model.objective,
         "origin": _origin_facts(model.origin),
     }
-    version = VERSION if model.settings.has_poses else 1
+    version = format_version(model.settings)
     write_tensors(path, KIND, version, parameter_arrays(model.parameters), facts)
 
 
@@ -263,7 +265,9 @@ def parameter_arrays(parameters: Parameters) -> dict[str, NDArray[Any]]:
 def parameters_from(arrays: Mapping[str, NDArray[Any]]) -> Parameters:
     """Return parameters from a dict of arrays by their names."""
     named: dict[str, Any] = {
-        name: arrays[name] for name in _PARAMETER_ARRAYS if name in arrays or name != "background"
+        name: arrays[name]
+        for name in _PARAMETER_ARRAYS
+        if name in arrays or name not in _OPTIONAL_ARRAYS
     }
     return Parameters(**named)
 

@@ -11,11 +11,11 @@ from anamorph.cli.terminal import options
 from anamorph.cli.terminal.derivatives import tables_beside, write_tables_beside
 from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages, counted
-from anamorph.cli.terminal.models import ModelArguments
+from anamorph.cli.terminal.models import ModelArguments, check_residual
 
 EXAMPLES = """[bold]Examples[/bold]
 anamorph encode model.safetensors new/ -o latents.tsv
-anamorph encode model.safetensors 'new/*.nii.gz' -o latents.tsv --evidence"""
+anamorph encode model.safetensors 'new/*.nii.gz' -o latents.tsv --evidence --residual"""
 
 SITE_EXAMPLES = """[bold]Examples[/bold]
 anamorph site encode shared.safetensors scans/ -o latents.tsv"""
@@ -35,6 +35,15 @@ def encode(
             help="Add a column log_evidence: how well the model explains each image.",
         ),
     ] = False,
+    residual: Annotated[
+        bool,
+        typer.Option(
+            "--residual",
+            metavar="",
+            help="Find residual warps too, and write them beside the table, to its name with "
+            ".residuals.safetensors; for models fitted with --residual.",
+        ),
+    ] = False,
     model_arguments: ModelArguments,
     given: ImageArguments,
     messages: Messages,
@@ -45,21 +54,28 @@ def encode(
     its pose, where the model was fitted with --align: shifts in mm, turns in
     radian, logarithms of sizes.
     """
+    from anamorph.storage.residuals import residuals_path, write_residuals
     from anamorph.storage.tables import check_names, pose_columns, write_latents
 
     model = model_arguments.load()
+    if residual:
+        check_residual(model)
     found = given.find()
     check_names(found.names)
-    model_arguments.reserve([output, *tables_beside(output, found)], given.inputs(found))
+    beside = [residuals_path(output)] if residual else []
+    model_arguments.reserve([output, *beside, *tables_beside(output, found)], given.inputs(found))
     files = given.open_for(model, found)
     with messages.counting(f"Encoding {counted(len(found), 'image')}"):
-        encoded = model.encode(files)
+        encoded = model.encode(files, residual=residual)
     more = pose_columns(model.pose_names_, encoded.poses)
     if evidence:
         more["log_evidence"] = encoded.log_evidence.tolist()
+    if encoded.residuals is not None:
+        write_residuals(residuals_path(output), found.names, encoded.residuals)
     write_latents(output, found.names, encoded.latents, more)
     command = "anamorph encode"
-    messages.wrote(output, *write_tables_beside(output, given, found, encoded.latents, command))
+    tables = write_tables_beside(output, given, found, encoded.latents, command)
+    messages.wrote(output, *beside, *tables)
     messages.result(
         n_images=len(found),
         n_latents=encoded.latents.shape[1],

@@ -26,6 +26,7 @@ def jacobians(
     *,
     output: options.OutputFolder,
     latents: options.Latents = None,
+    residual: options.Residual = False,
     log: Annotated[
         bool, typer.Option("--log", metavar="", help="Write logarithms: 0 where nothing changes.")
     ] = False,
@@ -53,14 +54,17 @@ def jacobians(
         model.image_format_, likelihood=DEFAULT, n_channels=1, channel_axis=None, labels=None
     )
     written = ImageOutput(format_, model.origin_, is_bounded=False)
-    source = latent_source(model, given, latents, messages)
+    source = latent_source(model, given, latents, messages, residual=residual)
     ending = ("_log-jacobian" if log else "_jacobian") + written.suffix
     paths = paths_in(output, source.names, ending)
     model_arguments.reserve(paths, source.inputs)
-    codes = source.find(range(len(paths)))
+    codes = source.encode(range(len(paths)))
 
     def make(part: slice) -> Array:
-        return model.template_space_.volume_changes(codes[part], log=log, fwhm=fwhm)
+        some = codes.part(part)
+        return model.template_space_.volume_changes(
+            some.latents, log=log, fwhm=fwhm, residuals=some.residuals
+        )
 
     with messages.counting(f"Mapping {counted(len(paths), 'image')}"):
         write_images(model, written, paths, make)

@@ -60,7 +60,7 @@ def reconstruct(
     paths = image_paths(output, source.names, source.bids, _WORDS[part], written.suffix)
     model_arguments.reserve(paths, source.inputs)
     grids = source.input_grids(model) if on_input_grid else None
-    codes, poses = source.encode(range(len(paths)))
+    codes, poses, _ = source.encode(range(len(paths)))
 
     def expected(some: slice) -> Array:
         return model.expected_images(codes[some], part, None if poses is None else poses[some])

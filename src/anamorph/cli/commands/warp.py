@@ -42,6 +42,7 @@ def warp(
     *,
     output: options.OutputFolder,
     latents: options.Latents = None,
+    residual: options.Residual = False,
     apply: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +109,7 @@ def warp(
     if on_input_grid and not from_template:
         raise CommandError("--on-input-grid is for the way from the template")
     model = model_arguments.load()
-    source = latent_source(model, given, latents, messages)
+    source = latent_source(model, given, latents, messages, residual=residual)
     applied = [] if apply is None else find_files([apply])
     _check_number(applied, source, apply, from_template)
     applied = _matched(applied, source.names)
@@ -125,22 +126,26 @@ def warp(
     paths = paths_in(output, source.names, ending + written.suffix)
     model_arguments.reserve(paths, [*source.inputs, *applied])
     grids = source.input_grids(model) if on_input_grid else None
-    codes, poses = source.encode(range(len(paths)))
-    check_poses(model, poses)
+    codes = source.encode(range(len(paths)))
+    check_poses(model, codes.poses)
     space, interpolation = model.template_space_, "nearest" if nearest else "linear"
 
     def make(part: slice) -> Array:
-        placed = None if poses is None else poses[part]
+        some = codes.part(part)
         if from_template:
             return space.images_from(
-                read(part), codes[part], interpolation=interpolation, poses=placed
+                *(read(part), some.latents),
+                interpolation=interpolation,
+                poses=some.poses,
+                residuals=some.residuals,
             )
         return space.images_to(
-            *(read(part), codes[part]),
+            *(read(part), some.latents),
             interpolation=interpolation,
             modulate=modulate,
             fwhm=fwhm,
-            poses=placed,
+            poses=some.poses,
+            residuals=some.residuals,
         )
 
     with messages.counting(f"Warping {counted(len(paths), 'image')}"):
@@ -191,11 +196,12 @@ def _warp_meshes(
 
     meshes = [read_mesh(path) for path in applied]
     meshes = meshes * len(paths) if len(meshes) == 1 else meshes
-    codes, poses = source.encode(range(len(paths)))
-    check_poses(model, poses)
+    codes = source.encode(range(len(paths)))
+    check_poses(model, codes.poses)
     move = model.from_template if from_template else model.to_template
-    for n, (path, mesh, row) in enumerate(zip(paths, meshes, codes, strict=True)):
-        (moved,) = move(mesh, row, poses=None if poses is None else poses[n])
+    for n, (path, mesh) in enumerate(zip(paths, meshes, strict=True)):
+        one = codes.part(slice(n, n + 1))
+        (moved,) = move(mesh, one.latents, poses=one.poses, residuals=one.residuals)
         write_mesh(path, moved)
 
 

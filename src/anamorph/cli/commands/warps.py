@@ -28,6 +28,7 @@ def warps(
     *,
     output: options.OutputFolder,
     latents: options.Latents = None,
+    residual: options.Residual = False,
     kind: Annotated[
         str,
         typer.Option(
@@ -60,7 +61,7 @@ def warps(
     check_choice("--format", kind, tuple(WARP_FORMATS))
     check_choice("--direction", direction, (TO, FROM, BOTH))
     model = model_arguments.load()
-    source = latent_source(model, given, latents, messages)
+    source = latent_source(model, given, latents, messages, residual=residual)
     wanted = [way for way in (TO, FROM) if direction in (way, BOTH)]
     paths = {way: _paths(output, source.names, kind, way) for way in wanted}
     everything = [path for some in paths.values() for path in some]
@@ -87,12 +88,14 @@ def _write(
 
     inner = model.origin_.inner_grid(model.image_format_.space)
     inside = (slice(None), *slices_inside(inner, model.origin_.pad))
-    codes, poses = source.encode(range(len(source.names)))
-    check_poses(model, poses)
-    for n, row in enumerate(codes):
-        pose = None if poses is None else poses[n][None]
+    codes = source.encode(range(len(source.names)))
+    check_poses(model, codes.poses)
+    for n in range(len(source.names)):
+        one = codes.part(slice(n, n + 1))
         for way, files in paths.items():
-            displacement = model.displacement(row[None], pose, inverse=way == TO)[0]
+            displacement = model.displacement(
+                one.latents, one.poses, inverse=way == TO, residuals=one.residuals
+            )[0]
             own = None if source.grids is None or way == FROM else source.grids[n]
             placed = own if own is not None and own.affine is not None else None
             write_warp(files[n], displacement[inside], inner, kind, source=placed)

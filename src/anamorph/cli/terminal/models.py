@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -15,7 +15,7 @@ from anamorph.cli.terminal.messages import counted
 from anamorph.cli.terminal.places import reserve
 
 if TYPE_CHECKING:
-    from anamorph.arrays.typing import Array, Float64Array
+    from anamorph.arrays.typing import Array, Float32Array, Float64Array
     from anamorph.cli.terminal.images import ImageArguments
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
@@ -91,6 +91,27 @@ def output_of(model: ShapeAppearanceModel, probabilities: bool) -> ImageOutput:
     return ImageOutput(model.image_format_, model.origin_, is_bounded, probabilities)
 
 
+class Codes(NamedTuple):
+    """What stands for some images.
+
+    Attributes
+    ----------
+    latents : (n, K)
+    poses : (n, P) or None
+        Where the model has poses, and they are known.
+    residuals : (n, d, *space) or None
+        Residual velocities, if asked for.
+    """
+
+    latents: Float64Array
+    poses: Float64Array | None = None
+    residuals: Float32Array | None = None
+
+    def part(self, some: slice) -> Codes:
+        """Return those of some images."""
+        return Codes(*(None if field is None else field[some] for field in self))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class LatentSource:
     """Latents in a table, or latents of images that have yet to be encoded.
@@ -101,8 +122,7 @@ class LatentSource:
     inputs : list of Path
         The files that are read.
     encode : callable
-        Returns the latents (n, K) of images with given numbers, and their poses (n, P) where the
-        model has poses and they are known.
+        Returns what stands for images with given numbers.
     grids : list of Grid, optional
         Grids of the files of the images; None, by default, if latents come from a table.
     bids : list of BidsFile, optional
@@ -111,13 +131,13 @@ class LatentSource:
 
     names: list[str]
     inputs: list[Path]
-    encode: Callable[[Sequence[int]], tuple[Float64Array, Float64Array | None]]
+    encode: Callable[[Sequence[int]], Codes]
     grids: list[Grid] | None = None
     bids: list[BidsFile] | None = None
 
     def find(self, numbers: Sequence[int]) -> Float64Array:
         """Return the latents (n, K) of images with given numbers."""
-        return self.encode(numbers)[0]
+        return self.encode(numbers).latents
 
     def input_grids(self, model: ShapeAppearanceModel) -> list[Grid]:
         """Return the grids of the files of images, or raise an error if they have none."""
@@ -135,33 +155,59 @@ class LatentSource:
 
 
 def latent_source(
-    model: ShapeAppearanceModel, given: ImageArguments, table: Path | None, messages: Messages
+    model: ShapeAppearanceModel,
+    given: ImageArguments,
+    table: Path | None,
+    messages: Messages,
+    *,
+    residual: bool = False,
 ) -> LatentSource:
-    """Return the latents of a table or of images; exactly one of them must be given."""
+    """Return the latents of a table or of images; exactly one of them must be given.
+
+    With `residual` there are residual velocities too: of a table, those in the file beside it.
+    """
+    from anamorph.storage.residuals import read_residuals, residuals_path
     from anamorph.storage.tables import read_latents, read_poses
+
+    if residual:
+        check_residual(model)
 
     if given.are_given == (table is not None):
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
         names, latents = read_latents(table, len(model.latent_precision_))
         poses = read_poses(table, model.pose_names_)
+        beside, stored = residuals_path(table), None
+        if residual:
+            stored = read_residuals(beside, names, model.settings_.space)
 
-        def look_up(numbers: Sequence[int]) -> tuple[Float64Array, Float64Array | None]:
+        def look_up(numbers: Sequence[int]) -> Codes:
             some = list(numbers)
-            return latents[some], None if poses is None else poses[some]
+            fields = (latents, poses, stored)
+            return Codes(*(None if field is None else field[some] for field in fields))  # type: ignore[arg-type]
 
-        return LatentSource(names, [table, *given.inputs(None)], look_up)
+        inputs = [table, *([beside] if residual else []), *given.inputs(None)]
+        return LatentSource(names, inputs, look_up)
     found = given.find()
     opened = given.open_for(model, found)  # checks all headers before the work begins
     grids = [opened.grid_of(n) for n in range(len(opened))]
 
-    def encode(numbers: Sequence[int]) -> tuple[Float64Array, Float64Array | None]:
+    def encode(numbers: Sequence[int]) -> Codes:
         files = given.open_for(model, found.take(numbers))
         with messages.counting(f"Encoding {counted(len(numbers), 'image')}"):
-            encoded = model.encode(files)
-        return encoded.latents, encoded.poses
+            encoded = model.encode(files, residual=residual)
+        return Codes(encoded.latents, encoded.poses, encoded.residuals)
 
     return LatentSource(found.names, given.inputs(found), encode, grids, found.bids)
+
+
+def check_residual(model: ShapeAppearanceModel) -> None:
+    """Raise a CommandError if a model knows no residual warps."""
+    if not model.settings_.has_residuals:
+        raise CommandError(
+            "--residual needs a model that knows residual warps: fit it with --residual after or "
+            "--residual inside"
+        )
 
 
 def check_poses(model: ShapeAppearanceModel, poses: Float64Array | None) -> None:

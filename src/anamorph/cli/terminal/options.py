@@ -108,6 +108,14 @@ Latents = Annotated[
     Path | None,
     _option("Table of latents, as written by 'fit' or 'encode', instead of images.", metavar="TSV"),
 ]
+Residual = Annotated[
+    bool,
+    _option(
+        "Use residual warps too, beyond the modes of shape; with --latents, those that 'encode "
+        "--residual' wrote beside the table.",
+        "--residual",
+    ),
+]
 Force = Annotated[bool, _option("Replace output files that exist already.", "--force", "-f")]
 Threads = Annotated[int | None, setting_option("n_threads")]
 Device = Annotated[str | None, setting_option("device")]

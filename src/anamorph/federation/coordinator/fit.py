@@ -136,6 +136,11 @@ def federated_fit(
     description = _described(transport, names, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
+    if settings.has_residuals:
+        raise ArgumentError(
+            f"residual must be 'none' across sites, got {settings.residual!r}: residual warps are "
+            "learnt on one machine"
+        )
     seed = checked_seed(model.random_state)
     name = fit_fingerprint(settings, seed, n_bytes=8)  # the same whenever the fit is resumed
     holdings = _agreed_holdings(description, names, checkpoint)

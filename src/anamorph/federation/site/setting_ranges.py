@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError
-from anamorph.geometry.pose import ALIGNMENTS
+from anamorph.geometry.pose import ALIGNMENTS, NONE
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.hyperparameters import GLOBAL, INTENSITIES, LAYOUTS
 from anamorph.model.settings import LatentLayout, Settings
@@ -49,6 +49,8 @@ def check_ranges(settings: Settings, ranges: Mapping[str, tuple[float, float]]) 
     have_gains = [name for name, one in LIKELIHOODS.items() if one.has_noise]
     known = INTENSITIES if settings.likelihood_name in have_gains else (GLOBAL,)
     _check_choice("intensity", settings.intensity, known)
+    if settings.has_residuals:
+        raise PolicyError(f"sites learn no residual warps: residual must be {NONE!r}")
     for name, (low, high) in ranges.items():
         value = getattr(settings, name)
         numbers = value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,1 @@
+"""Warps measured: overlap of labels and spread of landmarks in the space of the template."""

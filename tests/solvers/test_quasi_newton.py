@@ -1,0 +1,69 @@
+"""Quasi-Newton directions of many fields at once, on quadratic functions."""
+
+import numpy as np
+import pytest
+
+from anamorph.solvers.quasi_newton import PairMemory, dot, each
+
+
+@pytest.fixture
+def problem():
+    """Return matrices (N, n, n) of different condition, and right-hand sides."""
+    draws = np.random.default_rng(0)
+    factors = draws.standard_normal((3, 12, 12))
+    matrices = factors @ factors.swapaxes(1, 2) + np.eye(12) * np.array([1, 10, 100])[:, None, None]
+    return matrices, draws.standard_normal((3, 12))
+
+
+def multiplied(matrices, fields):
+    return (matrices @ fields[..., None])[..., 0]
+
+
+def descend(matrices, sides, n_pairs, n_steps, metric=None):
+    """Return the largest gradient after steps with exact line searches."""
+    metric = np.repeat(np.eye(12)[None], 3, axis=0) if metric is None else metric
+    x, memory = np.zeros_like(sides), PairMemory(n_pairs)
+    gradient = -sides
+    for _ in range(n_steps):
+        direction = memory.direction(
+            gradient,
+            lambda fields: np.linalg.solve(metric, fields[..., None])[..., 0],
+            lambda fields: multiplied(metric, fields),
+        )
+        curvature = dot(direction, multiplied(matrices, direction))
+        length = dot(direction, gradient) / np.maximum(curvature, 1e-300)
+        step = -each(length, direction) * direction
+        x = x + step
+        after = multiplied(matrices, x) - sides
+        memory.learn(step, after - gradient)
+        gradient = after
+    return np.abs(gradient).max()
+
+
+def test_as_many_pairs_as_dimensions_solve_a_quadratic_function(problem):
+    assert descend(*problem, n_pairs=12, n_steps=13) < 1e-8
+
+
+def test_the_right_metric_needs_one_step(problem):
+    matrices, sides = problem
+    assert descend(matrices, sides, n_pairs=4, n_steps=1, metric=matrices) < 1e-10
+
+
+def test_a_metric_that_is_wrong_by_a_factor_is_scaled(problem):
+    matrices, sides = problem
+    memory, solve = (
+        PairMemory(1),
+        lambda fields: np.linalg.solve(matrices / 12, fields[..., None])[..., 0],
+    )
+    step = np.random.default_rng(1).standard_normal(sides.shape)
+    memory.learn(step, multiplied(matrices, step))
+    direction = memory.direction(sides, solve, lambda fields: multiplied(matrices / 12, fields))
+    np.testing.assert_allclose(multiplied(matrices, direction), sides, atol=1e-8)
+
+
+def test_nothing_is_learnt_from_changes_against_the_step(problem):
+    _, sides = problem
+    memory, step = PairMemory(3), np.ones_like(sides)
+    memory.learn(step, -step)
+    direction = memory.direction(sides, lambda fields: fields, lambda fields: fields)
+    np.testing.assert_allclose(direction, sides)
