@@ -18,6 +18,8 @@ from tests.cluster.conftest import OPTIONS
 class PartitionSites:
     """Partitions in this process, asked as a cluster asks them; workers may lose all they keep."""
 
+    residuals = None  # which clusters do not learn
+
     def __init__(self, images, settings, folder, n_partitions, loses, device="cpu"):
         bounds = np.linspace(0, len(images), n_partitions + 1).astype(int)
         self.folder = LatentFolder(str(folder))
