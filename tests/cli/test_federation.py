@@ -195,3 +195,22 @@ def test_private_statistics_are_noisy_and_say_so(anamorph, folder, policy, tmp_p
         "epsilon 1 of an analysis, got 3" in anamorph(*command, "--force", "--epsilon", "3").error
     )
     assert "give --epsilon too" in anamorph(*command, "--force", "--clip", "3").error
+
+
+def test_what_a_federation_does_not_do_leaves_nothing_behind(anamorph, folder, policy, tmp_path):
+    rules = tmp_path / "levels.toml"
+    rules.write_text("levels = 2")
+    result = simulate(anamorph, folder, tmp_path / "m.safetensors", *policy, "--config", rules)
+    assert "--levels must be 1 in a federation" in result.error
+    assert not (tmp_path / "m.sites").exists()
+
+
+def test_simulate_finds_poses(anamorph, folder, policy, tmp_path):
+    output, table = tmp_path / "m.safetensors", tmp_path / "latents.tsv"
+    options = ("--align", "translation", "--intensity", "per image", "--iterations", "1")
+    simulate(anamorph, folder, output, *policy, *options, succeeds=True)
+    anamorph("site", "encode", output, folder, "-o", table, succeeds=True)
+    assert table.read_text().splitlines()[0].split("\t")[-2:] == ["shift1", "shift2"]
+    audit = anamorph("site", "audit", tmp_path / "m.sites" / "site1", "--json", succeeds=True)
+    left = {line["question"]: line["fields"] for line in audit.json["lines"] if "fields" in line}
+    assert left["match_poses"] == {"pose_sum": [2]}

@@ -18,6 +18,8 @@ from tests.cluster.conftest import OPTIONS
 class PartitionSites:
     """Partitions in this process, asked as a cluster asks them; workers may lose all they keep."""
 
+    residuals = None  # which clusters do not learn
+
     def __init__(self, images, settings, folder, n_partitions, loses, device="cpu"):
         bounds = np.linspace(0, len(images), n_partitions + 1).astype(int)
         self.folder = LatentFolder(str(folder))
@@ -37,7 +39,8 @@ class PartitionSites:
         self.parameters = self.shot_with = None
         for part in self.parts:
             zeros = np.zeros((len(part.identities), settings.layout.n_latents))
-            self.folder.write(part.number, 0, PartitionLatents(zeros, zeros, zeros[:, :0]))
+            poses = np.zeros((len(zeros), settings.frame.n_coordinates))
+            self.folder.write(part.number, 0, PartitionLatents(zeros, zeros, poses))
 
     def publish(self, parameters):
         self.parameters = parameters
@@ -59,13 +62,14 @@ class PartitionSites:
 
     @property
     def latents(self):
-        return np.concatenate(
-            [self.folder.read(part.number, self.step).latents for part in self.parts]
-        )
+        return np.concatenate([left.latents for left in self.stored()])
 
     @property
     def poses(self):
-        return self.latents[:, :0]
+        return np.concatenate([left.poses for left in self.stored()])
+
+    def stored(self):
+        return [self.folder.read(part.number, self.step) for part in self.parts]
 
     def close(self):
         forget(self.folder)

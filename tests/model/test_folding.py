@@ -119,11 +119,11 @@ def test_a_model_without_shape_does_not_fold():
     assert len(model.transform(blobs(3, (8, 8)))) == 3
 
 
-def test_a_fit_and_an_encoding_say_that_warps_fold(caplog):
+@pytest.mark.parametrize("align", ["none", "translation"])
+def test_a_fit_and_an_encoding_say_that_warps_fold(caplog, align):
     """By the numbers of what still folds when it is drawn; of what is cured they do not warn."""
-    rough = ShapeAppearanceModel(
-        4, n_iter=4, n_steps=1, n_threads=1, latents="shape", shape_penalty=(1e-7,) * 5
-    )
+    options = {"n_iter": 4, "n_steps": 1, "n_threads": 1, "align": align}
+    rough = ShapeAppearanceModel(4, latents="shape", shape_penalty=(1e-7,) * 5, **options)
     images = blobs(12, (16, 14))
     for use in (rough.fit, rough.transform):
         caplog.clear()
@@ -138,3 +138,24 @@ def test_a_fit_and_an_encoding_say_that_warps_fold(caplog):
             n_images
         )
     assert any("fold" in text for text in caplog.messages)
+
+
+def test_images_whose_warps_fold_are_posed_again_with_more_steps():
+    """Their poses go with latents of as many steps; those of the others stay."""
+    images = np.stack([np.roll(image, n % 3, axis=0) for n, image in enumerate(blobs(8, (16, 14)))])
+    model = ShapeAppearanceModel(2, align="translation", n_iter=2, n_threads=1).fit(images)
+    latents, poses = model.latents_, model.poses_
+    predictor = next(
+        predictor
+        for factor in np.geomspace(2, 60, 40)
+        if find_folds(predictor := amplified(model, factor, n_steps=1), latents).n_cured
+    )
+    folded = folded_in(predictor.generator, latents).any(axis=(1, 2))
+    drawn = ArrayImages(predictor.expected_images(latents, poses=poses)[:, 0], "gaussian")
+    near = poses + 0.3
+    encoded = Encoded(latents, np.full(8, -1e6), np.ones(8, int), poses=near)
+    again, folds = encode_unfolded(predictor, drawn, encoded)
+    assert folds.n_cured == folded.sum() < 8
+    np.testing.assert_array_equal(again.poses[~folded], near[~folded])
+    np.testing.assert_allclose(again.poses[folded], poses[folded], atol=0.2)
+    assert (encoded.poses == near).all()  # what was given is left alone

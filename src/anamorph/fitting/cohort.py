@@ -384,7 +384,7 @@ class Cohort:
             self.poses[part] = centre_poses(images, background, self.settings.frame)
 
         self._run(centre_part)
-        return self._answer("start_poses", self.poses.sum(axis=0))
+        return self._answer("start_poses", self._pose_sum())
 
     def posed_moments(self, factors: tuple[int, ...]) -> Sums:
         """Sum up the images on the template, whose voxels are made of some of the model's."""
@@ -424,7 +424,7 @@ class Cohort:
             self.poses[part] = match_poses(self.settings, target, images, poses, search=search)
 
         self._run(match_part)
-        return self._answer("match_poses", self.poses.sum(axis=0))
+        return self._answer("match_poses", self._pose_sum())
 
     def update_poses(self, n_steps: int, *, has_modes: bool = True) -> Sums:
         """Take Gauss-Newton steps of all poses, at the present latents, where they do no harm.
@@ -462,8 +462,8 @@ class Cohort:
         return self._answer(
             "update_poses",
             self._sum_of(self._own(values)),
-            self.poses.sum(axis=0),
-            squares.sum(axis=0),
+            self._pose_sum(),
+            clipped(squares, self._limit("squares")).sum(axis=0),
             observed.sum(axis=0),
             np.sum(~improved),
         )
@@ -631,6 +631,12 @@ class Cohort:
         limited = self.latents.copy()
         shrink(limited, self.limits.latent)
         return limited
+
+    def _pose_sum(self) -> Float64Array:
+        """Return the sum of poses, (P,)."""
+        limit = None if self.limits is None else np.array(self.limits.pose)
+        total: Float64Array = clipped(self.poses, limit).sum(axis=0)
+        return total
 
     def _unresolved(self, part: slice) -> Float64Array | float:
         """Return squares (n, C) of some images that coarse voxels cannot resolve."""

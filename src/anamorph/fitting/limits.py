@@ -36,6 +36,8 @@ class Limits:
         Squared errors of prediction over the noise variance.
     most_log_likelihood : float
         The log-likelihood that no image exceeds. By default there is none.
+    pose : tuple of float
+        Absolute values of the coordinates of a pose. By default images have none.
     """
 
     latent: float
@@ -47,6 +49,7 @@ class Limits:
     squares: float
     errors: float
     most_log_likelihood: float = math.inf
+    pose: tuple[float, ...] = ()
 
 
 def shrink(values: Array, limit: float | None) -> Float64Array:
@@ -77,8 +80,15 @@ def shrink(values: Array, limit: float | None) -> Float64Array:
     return squares
 
 
-def clipped(values: Float64Array, limit: float | None) -> Float64Array:
-    """Return values between -limit and limit; what is not a number becomes 0."""
+def clipped(values: Float64Array, limit: float | Float64Array | None) -> Float64Array:
+    """Return values between -limit and limit; what is not a number becomes 0.
+
+    Parameters
+    ----------
+    values : array
+    limit : float, array or None
+        One for all, or one for each value of the last axis. None: there is no limit.
+    """
     if limit is None:
         return values
     xp = array_namespace(values)

@@ -17,7 +17,7 @@ from anamorph.arrays.typing import BoolArray, Float32Array, Float64Array, IntArr
 from anamorph.geometry.unfolding import MORE_STEPS, count_folds
 from anamorph.images.collection import ImageCollection
 from anamorph.model.encoding import Encoded, encode
-from anamorph.model.finding import located, with_poses
+from anamorph.model.finding import located_at, with_poses
 from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import progress_told
@@ -98,7 +98,10 @@ def encode_unfolded(
     n_shootings, poses = encoded.n_shootings.copy(), copy(encoded.poses)
 
     def encode_again(finer: Predictor, numbers: IntArray) -> BoolArray:
-        again = _encode_from(finer, images.subset(numbers.tolist()), encoded.latents[numbers])
+        placed = None if encoded.poses is None else encoded.poses[numbers]
+        again = _encode_from(
+            finer, images.subset(numbers.tolist()), encoded.latents[numbers], placed
+        )
         n_shootings[numbers] += again.n_shootings
         are_cured = ~_fold(finer, again.latents)
         latents[numbers[are_cured]] = again.latents[are_cured]
@@ -204,13 +207,18 @@ def _fold(predictor: Predictor, latents: Float64Array) -> BoolArray:
     return np.asarray(_count(predictor, latents)[0] > 0)
 
 
-def _encode_from(predictor: Predictor, images: ImageCollection, start: Float64Array) -> Encoded:
-    """Return images encoded from given latents (N, K)."""
+def _encode_from(
+    predictor: Predictor,
+    images: ImageCollection,
+    start: Float64Array,
+    poses: Float64Array | None = None,
+) -> Encoded:
+    """Return images encoded from given latents (N, K), and from poses (N, P) if they have any."""
 
     def encode_part(generator: Generator, part: slice) -> Encoded:
-        observed = generator.own(images.read(part))
-        here = located(generator, observed)
-        found = encode(here, observed, start=generator.own(start[part]))
+        observed, latents = generator.own(images.read(part)), generator.own(start[part])
+        here = generator if poses is None else located_at(generator, observed, latents, poses[part])
+        found = encode(here, observed, start=latents)
         return with_poses(here, observed, found).to_host()
 
     return Encoded.joined(predictor.in_parts(encode_part, len(images)))

@@ -31,6 +31,7 @@ from anamorph.model.settings import Settings
 
 _EDGE = 1e-3  # voxels by which rounding may take a voxel out of the box
 _LEAST_SEEN = 0.999
+_IMAGES_AT_A_TIME = 256
 
 
 @dataclass(frozen=True)
@@ -270,6 +271,15 @@ def is_outside(places: Array) -> BoolArray:
     for axis, length in enumerate(places.shape[2:]):
         outside |= (places[:, axis] < -_EDGE) | (places[:, axis] > length - 1 + _EDGE)
     return outside
+
+
+def share_within(frame: PoseFrame, poses: Float64Array) -> float:
+    """Return how much of the voxels of images with poses (N, P) is within the template's box."""
+    n_outside = 0
+    for first in range(0, len(poses), _IMAGES_AT_A_TIME):
+        matrices = frame.matrices(poses[first : first + _IMAGES_AT_A_TIME])
+        n_outside += int(is_outside(frame.places(matrices, matrices)).sum())
+    return 1.0 - n_outside / (len(poses) * math.prod(frame.space))
 
 
 def moved_mean(settings: Settings, parameters: Parameters, pose: Float64Array) -> Array:

@@ -17,6 +17,7 @@ from anamorph import ShapeAppearanceModel
 from anamorph.federation.site.append_only import JsonLines
 from anamorph.federation.site.audit import AuditLog
 from anamorph.images.readers import identities_of
+from anamorph.storage.tensors import read_tensors
 from tests.federation.nvflare.hospitals import (
     PATIENCE,
     SIZES,
@@ -66,6 +67,21 @@ def test_a_fit_has_the_numbers_of_the_pooled_fit(hospitals, pooled, tmp_path):
         told = (hospitals.folder / f"{name}.txt").read_text()
         assert "Connected to the coordinator" in told
         assert "The coordinator begins a job" in told
+
+
+def test_poses_stay_at_the_sites(hospitals, tmp_path):
+    output, start = tmp_path / "model.safetensors", hospitals.starting_latents(2, seed=21)
+    finish(hospitals.fit(output, "--iterations", 2, "--align", "translation", "--seed", 21))
+    options = {"align": "translation", "n_iter": 2, "n_threads": 1, "random_state": 21}
+    check_same(
+        output, ShapeAppearanceModel(2, **options).fit(pictures(hospitals), start=start), 1e-5
+    )
+    for kit in hospitals.kits.values():
+        states = [
+            read_tensors(path, "site state", 2)[0]
+            for path in (kit.work / "fits").glob("*/state-000002.safetensors")
+        ]
+        assert [arrays["poses"].shape[1] for arrays in states if "poses" in arrays] == [2]
 
 
 def test_statistics_are_those_of_the_latents_of_all_sites(hospitals, pooled, tmp_path):

@@ -1,17 +1,22 @@
 """Policies: careful defaults, files that change what they mention, and ranges of settings."""
 
 import pickle
+import re
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.federation import Policy, PolicyError, TooFewImagesError
-from anamorph.fitting.sums import ANALYSES, FIELDS
+from anamorph.fitting.sums import ANALYSES, FIELDS, POSING
 from anamorph.images.arrays import ImageFormat
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.presets import PRESETS
 from anamorph.model.settings import LatentLayout, checked_settings
+
+ROOT = Path(__file__).parents[3]
 
 
 def settings_of(likelihood="gaussian", space=(12, 10), **arguments):
@@ -27,7 +32,13 @@ def test_defaults_are_careful():
     assert policy.secure_sum
     assert policy.fits == 1
     assert policy.images_per_component == 5
-    assert set(policy.questions) == FIELDS.keys() | ANALYSES.keys()
+    assert set(policy.questions) == FIELDS.keys() | POSING.keys() | ANALYSES.keys()
+
+
+def test_the_documentation_shows_the_defaults():
+    text = (ROOT / "docs/federation.md").read_text(encoding="utf-8")
+    (shown,) = [block for block in re.findall(r"```toml\n(.*?)```", text, re.S) if "fits" in block]
+    assert Policy.checked(tomllib.loads(shown)) == Policy()
 
 
 def test_a_policy_goes_to_other_processes():

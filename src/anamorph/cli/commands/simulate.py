@@ -46,7 +46,7 @@ InTheOpen = Annotated[
 
 
 @command_with_settings(
-    *("preset", "config", "n_components", "likelihood", "labels", "latents"),
+    *("preset", "config", "n_components", "likelihood", "labels", "latents", "align", "intensity"),
     *("n_iter", "random_state", "n_threads"),
 )
 def simulate(
@@ -73,7 +73,7 @@ def simulate(
     """
     from anamorph.cli.terminal.messages import FitDisplay
     from anamorph.estimator import ShapeAppearanceModel
-    from anamorph.federation.coordinator.fit import Terms, federated_fit
+    from anamorph.federation.coordinator.fit import Terms, check_levels, federated_fit
     from anamorph.federation.simulate import simulated_sites, split_images
     from anamorph.model.settings import checked_settings
 
@@ -96,6 +96,7 @@ def simulate(
             checked_settings(
                 model.get_params(deep=False), files.format, len(files), files.voxel_size
             )
+            check_levels(model)
             files.check(for_fit=True)
             if sites > len(files):
                 raise CommandError(f"--sites must be at most the number of images, {len(files)}")

@@ -31,7 +31,6 @@ from anamorph.fitting.em import Fit
 from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.state import State
 from anamorph.model.checks import ArgumentError, checked_seed
-from anamorph.model.hyperparameters import GLOBAL
 from anamorph.model.settings import checked_settings
 from anamorph.storage.checkpoint import fit_fingerprint
 
@@ -129,10 +128,7 @@ def federated_fit(
     FederationError
         The refusal of a site, with its name.
     """
-    if model.levels != 1:
-        raise ArgumentError(
-            f"levels must be 1 in a federation, whose sites agree on one grid, got {model.levels!r}"
-        )
+    check_levels(model)
     terms = terms or Terms()
     if terms.is_secure:
         check_enough_sites(len(sites))
@@ -140,20 +136,10 @@ def federated_fit(
     description = _described(transport, names, terms)
     arguments = model.get_params(deep=False) | {"likelihood": description.format.likelihood}
     settings = checked_settings(arguments, description.format, sys.maxsize, description.voxel_size)
-    if settings.has_poses:
-        raise ArgumentError(
-            f"align must be 'none' across sites, got {settings.align!r}: poses are found on one "
-            "machine or on a cluster; have every site align its images to the same template first"
-        )
     if settings.has_residuals:
         raise ArgumentError(
             f"residual must be 'none' across sites, got {settings.residual!r}: residual warps are "
             "learnt on one machine"
-        )
-    if settings.intensity != GLOBAL:
-        raise ArgumentError(
-            f"intensity must be {GLOBAL!r} across sites, got {settings.intensity!r}: bounds of "
-            "what sites answer are those of images as they are; scale them at the sites"
         )
     seed = checked_seed(model.random_state)
     name = fit_fingerprint(settings, seed, n_bytes=8)  # the same whenever the fit is resumed
@@ -191,6 +177,14 @@ def federated_fit(
     return FederatedResult(
         standing.roster, standing.notes, federated.n_questions, federated.n_calls
     )
+
+
+def check_levels(model: ShapeAppearanceModel) -> None:
+    """Raise an ArgumentError unless a model is fitted on one grid: sites agree on no others."""
+    if model.levels != 1:
+        raise ArgumentError(
+            f"levels must be 1 in a federation, whose sites agree on one grid, got {model.levels!r}"
+        )
 
 
 @dataclass

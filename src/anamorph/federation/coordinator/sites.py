@@ -220,7 +220,7 @@ class FederatedSites:
         self.bounds.check_total(
             question, limits, total, total.n_images if is_analysis else n_images
         )
-        return self.bounds.learn(question, total)
+        return self.bounds.learn(question, total, self._parameters)
 
     def _current_transcript(self, decisions: Sequence[bool]) -> str:
         """Return the transcript with the last question and what was decided after it."""

@@ -6,15 +6,18 @@ before its values are, no site ever has to say that its values do not fit, and a
 the number of images times the bound is refused.
 
 Norms of derivatives are bounded by ten times their root mean square over all images when the same
-question was asked before (or twice what follows, if that is less), and the first time by twice
-those of the most extreme images that the agreed range of intensities allows. Latents are bounded by
-ten times what the prior expects.
+question was asked before, in units of the precision of the noise (or twice what follows, if that is
+less), and the first time by twice those of the most extreme images that the agreed range of
+intensities allows. Latents are bounded by
+ten times what the prior expects, and coordinates of poses by four times what theirs does: twice the
+extent of the box, 4 radian, and sizes from 1/7 to 7.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from anamorph.federation.protocol.schemas import LEAST_EXPONENT, MOST_EXPONENT
 from anamorph.fitting.limits import Limits
 from anamorph.fitting.sums import Sums
 from anamorph.model.generator import Generator
+from anamorph.model.hyperparameters import GLOBAL
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 
@@ -36,6 +40,13 @@ _ROOM_OF_EXTREMES = 2.0
 # Latents at the start are drawn from a standard normal distribution, and beyond it never.
 _STARTING_LATENT = 12.0
 _LOG_DETERMINANT_PER_LATENT = 100.0
+_DEVIATIONS_OF_POSE = 4.0
+# Voxels of an image that its pose makes smaller count together at a voxel of the template: norms of
+# what n of them give are up to the root of n times as large.
+_MOST_AT_A_VOXEL = 64.0
+_ROOM_OF_POSES = 4.0
+# By which images are multiplied where each has a gain of its own.
+_LARGEST_GAIN = 2.0**20
 #: Of an image in an analysis.
 MOST_WEIGHT = 2.0**20
 #: Two parties may round a bound to neighbouring powers of two.
@@ -56,13 +67,16 @@ class Bounds:
         No intensity at any site exceeds this.
     norms : dict, optional
         By question, as its last total showed it: root mean squares of the norms of gradients and
-        of Hessians, and the mean log-likelihood. By default nothing was asked yet.
+        of Hessians, over the precision of the noise, and the mean log-likelihood. By default
+        nothing was asked yet.
     """
 
     def __init__(
         self, settings: Settings, largest: float, norms: Mapping[str, list[float]] | None = None
     ) -> None:
-        self._settings, self._largest = settings, largest
+        # Matched images are no more extreme than those that the agreed range allows.
+        self._settings, self._largest = replace(settings, intensity=GLOBAL), largest
+        self._matches_intensities = settings.matches_intensities
         self.norms = dict(norms or {})
 
     def limits(self, question: str, parameters: Parameters | None) -> Limits:
@@ -76,8 +90,9 @@ class Bounds:
         """
         n_voxels = math.prod(self._settings.space)
         squares = n_voxels * (4 * self._largest) ** 2
-        if parameters is None:
-            return Limits(_STARTING_LATENT, 0, 0, 0, 0, 0, squares, 0)
+        pose = tuple(_DEVIATIONS_OF_POSE / np.sqrt(self._settings.frame.prior_precision))
+        if parameters is None or question == "start_latents":
+            return Limits(_STARTING_LATENT, 0, 0, 0, 0, 0, squares, 0, pose=pose)
         generator = Generator(self._settings, parameters)
         precision = generator.prior_precision
         covariance = np.linalg.inv(precision)
@@ -86,8 +101,10 @@ class Bounds:
         usual, room = extremes, _ROOM_OF_EXTREMES
         if question in self.norms:
             # A site that claims ever larger norms would raise the bound tenfold each time.
-            pairs = zip(self.norms[question], extremes, strict=True)
-            usual, room = [min(norm, _ROOM_OF_EXTREMES * most) for norm, most in pairs], _ROOM
+            units = _unit(parameters), _unit(parameters), 1.0
+            seen = zip(units, self.norms[question], extremes, strict=True)
+            usual = [min(unit * norm, _ROOM_OF_EXTREMES * most) for unit, norm, most in seen]
+            room = _ROOM
         gradient, hessian, log_likelihood = (room * norm for norm in usual)
         n_latents = len(precision)
         log_determinant = abs(float(np.linalg.slogdet(precision)[1]))
@@ -101,6 +118,7 @@ class Bounds:
             squares=squares,
             errors=self._settings.n_channels * squares * float(parameters.noise_precision.max()),
             most_log_likelihood=self._log_likelihood_of_perfect_model(parameters),
+            pose=pose,
         )
 
     def _log_likelihood_of_perfect_model(self, parameters: Parameters) -> float:
@@ -108,8 +126,13 @@ class Bounds:
         likelihood, precision = self._settings.likelihood, parameters.noise_precision
         if not likelihood.has_noise:
             return 0.0  # probabilities
-        observed = np.where(precision > 2 * np.pi, math.prod(self._settings.space), 0)
+        if parameters.background is not None:  # which may explain any voxel, and surer
+            precision = np.maximum(precision, parameters.background[1])
+        n_voxels = math.prod(self._settings.space)
+        observed = np.where(precision > 2 * np.pi, n_voxels, 0)
         density = likelihood.log_likelihood_of_sums(np.zeros(len(precision)), observed, precision)
+        if self._matches_intensities:
+            density += n_voxels * len(precision) * math.log(_LARGEST_GAIN)
         return self._settings.decimation * density
 
     def _extremes(self, generator: Generator, question: str) -> list[float]:
@@ -121,8 +144,21 @@ class Bounds:
         fields = derivatives.gradient, derivatives.hessian
         if question == "shape_derivatives" and self._settings.layout.n_shape:
             fields = generator.shape_derivatives(appearance, derivatives)
+        room = _ROOM_OF_POSES if self._settings.has_poses else 1.0
         largest = float(np.abs(derivatives.log_likelihood).max())
-        return [*(_norm_of(field) for field in fields), largest]
+        largest += self._largest_outside(generator.parameters, images)
+        return [*(room * _norm_of(field) for field in fields), largest]
+
+    def _largest_outside(self, parameters: Parameters, images: Array) -> float:
+        """Return the most that background and prior of a pose add to a log-likelihood."""
+        if parameters.background is None:
+            return 0.0
+        level, precision = parameters.background
+        level = level.astype(np.float32).reshape(-1, *(1,) * self._settings.n_dims)
+        appearance = np.ascontiguousarray(np.broadcast_to(level, images.shape))
+        values = self._settings.likelihood.log_likelihood(appearance, images, precision)
+        prior = self._settings.frame.n_coordinates * _DEVIATIONS_OF_POSE**2 / 2
+        return self._settings.decimation * float(np.abs(values).max()) + prior
 
     def _extreme_images(self) -> Array:
         """Return images (n, C, *space) that are as bright or dark as can be everywhere."""
@@ -163,7 +199,13 @@ class Bounds:
             "squared_correlation": 1.0,
             "group_size": MOST_WEIGHT,  # with room for the noise of private statistics
             "weight_sum": MOST_WEIGHT,
+            "pose_sum": max(limits.pose, default=0.0),
         }
+        if question == "border_moments":
+            n_inner = math.prod(max(n - 2, 0) for n in self._settings.space)
+            bounds |= _times(n_voxels - n_inner, bounds, "count", "total")
+        elif question == "posed_moments":
+            bounds |= _times(_MOST_AT_A_VOXEL, bounds, "count", "total")
         return {name: bounds[name] for name in schema.shapes}
 
     def exponents(
@@ -215,6 +257,8 @@ class Bounds:
                 raise VerificationError(
                     f"{name} in the total of {question} is negative: a site answered wrong numbers"
                 )
+            if name == "pose_sum":  # each coordinate has a bound of its own
+                field = field * bound / limits.pose
             if _largest(name, field) > _ROUNDING * most:
                 raise VerificationError(
                     f"{name} in the total of {question} is {_largest(name, field):.3g}, more than "
@@ -227,11 +271,21 @@ class Bounds:
                     f"perfect model is {perfect:.7g}: a site answered wrong numbers"
                 )
 
-    def learn(self, question: str, sums: Sums) -> Sums:
-        """Learn from a total what is usual; return the total without the sums for that."""
-        if "log_likelihood" in sums.fields:
+    def learn(self, question: str, sums: Sums, parameters: Parameters | None) -> Sums:
+        """Learn from a total what is usual; return the total without the sums for that.
+
+        Parameters
+        ----------
+        question : str
+        sums : Sums
+            The total.
+        parameters : Parameters or None
+            That the question was about.
+        """
+        if "log_likelihood" in sums.fields and parameters is not None:
+            unit = _unit(parameters)
             squares = [float(sums.fields.get(name, 0.0)) / sums.n_images for name in NORMS]
-            norms = [math.sqrt(max(square, 0.0)) for square in squares]
+            norms = [math.sqrt(max(square, 0.0)) / unit for square in squares]
             self.norms[question] = [*norms, abs(sums.scalar("log_likelihood")) / sums.n_images]
         fields = {name: value for name, value in sums.fields.items() if name not in NORMS}
         return Sums(sums.n_images, fields)
@@ -246,6 +300,18 @@ def check_exponents(announced: Mapping[str, int], own: Mapping[str, int]) -> Non
             raise VerificationError(
                 f"the range of {name} is 2^{exponent} here, but 2^{announced[name]} was announced"
             )
+
+
+def _unit(parameters: Parameters) -> float:
+    """Return the precision of the noise as a power of two, which is the same at all sites.
+
+    Derivatives are as large as it is, and one iteration may raise it tenfold.
+    """
+    return 2.0 ** math.frexp(float(parameters.noise_precision.max()))[1]
+
+
+def _times(factor: float, bounds: Mapping[str, float], *names: str) -> dict[str, float]:
+    return {name: factor * bounds[name] for name in names}
 
 
 def _norm_of(fields: Array) -> float:

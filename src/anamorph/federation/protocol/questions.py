@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.privacy import PrivacyTerms
 from anamorph.fitting.autocorrelation import lags_of
 from anamorph.fitting.leave_one_out import WEIGHTS
-from anamorph.fitting.sums import ANALYSES, FIELDS
+from anamorph.fitting.sums import ANALYSES, FIELDS, POSING
 from anamorph.model.settings import Settings
 
 Shape = tuple[int, ...]
@@ -29,7 +30,7 @@ def answer_shapes(
     Parameters
     ----------
     question : str
-        One of `sums.FIELDS` or `sums.ANALYSES`.
+        One of `sums.FIELDS`, `sums.POSING` or `sums.ANALYSES`.
     settings : Settings
         Settings of the fit.
     arguments : dict
@@ -57,6 +58,7 @@ def answer_shapes(
         "squared_correlation": lags_of(space),
         "count": (n_channels, *space),
         "total": (n_channels, *space),
+        "pose_sum": (settings.frame.n_coordinates,),
     }
     columns, sizes = {
         "shape_derivatives": (layout.n_shape, (settings.n_dims, settings.n_shape_hessian)),
@@ -67,7 +69,12 @@ def answer_shapes(
     if question == "statistics":
         n_groups = len(arguments["groups"])
         shapes = {name: (n_groups, *shapes.get(name, ())) for name in ANALYSES[question]}
-    answered = {name: shapes[name] for name in (FIELDS | ANALYSES)[question]}
+    if question == "border_moments":
+        shapes |= {"count": (n_channels,), "total": (n_channels,)}
+    elif question == "posed_moments":
+        coarse = replace(settings.frame, factors=tuple(arguments["factors"])).space
+        shapes |= {"count": (n_channels, *coarse), "total": (n_channels, *coarse)}
+    answered = {name: shapes[name] for name in (FIELDS | POSING | ANALYSES)[question]}
     return answered | (dict.fromkeys(NORMS, ()) if "gradient" in answered else {})
 
 

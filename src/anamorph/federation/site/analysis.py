@@ -99,7 +99,8 @@ class SiteAnalysis(Part):
         held = self._holdings
         with held.machine.threads():
             if self._latents is None:
-                self._latents = held.encoded(self._settings.for_new_images, self._parameters)
+                model = self._settings.for_new_images
+                self._latents = held.encoded(model, self._parameters).latents
         latents = self._latents.copy()
         shrink(latents, limits.latent)
         sums = self._groups.answer(latents, question.arguments, self._n_masking)

@@ -29,9 +29,13 @@ from anamorph.fitting.limits import Limits, clipped
 from anamorph.fitting.placement import place_cohort
 from anamorph.fitting.state import State
 from anamorph.fitting.sums import Sums
+from anamorph.model.pose_search import search_levels
+from anamorph.model.posing import share_within
 
 # The answer depends on the images alone, not on parameters or latents.
-_ABOUT_IMAGES_ALONE = ("moments",)
+_ABOUT_IMAGES_ALONE = ("moments", "border_moments")
+# Of what images of a site could have within the template's box, had they no mean pose.
+_LEAST_WITHIN = 0.5
 # How far an objective may fall: nats per image, and a share of the objective. Honest fits fall less
 # than a sixth of that, also on noise.
 _FALL_PER_IMAGE, _FALL_OF_OBJECTIVE = 3.0, 1e-4
@@ -102,7 +106,7 @@ class SiteFit(Part):
         self._bounds = Bounds(plan.settings, plan.agreement.largest, kept.norms if kept else None)
         self.transcript = kept.transcript if kept else plan.transcript
         if kept is not None and kept.latents is not None:
-            self.cohort.restore(kept.latents)
+            self.cohort.restore(kept.latents, kept.poses)
         self._lacks_latents = kept is not None and kept.latents is None
         self._roster_since = kept.roster_since if kept else 0
         if kept is not None and kept.roster != roster:
@@ -130,7 +134,7 @@ class SiteFit(Part):
         self._replica = self._held = None
 
     def hold(self, state: State) -> None:
-        """Hold a state and the latents that go with it, if an iteration led to it.
+        """Hold a state, and the latents and poses that go with it, if an iteration led to it.
 
         It is written when witnesses have confirmed the total that led to it: what is written can be
         restored, and analysed.
@@ -147,6 +151,7 @@ class SiteFit(Part):
             self.roster,
             self.plan.settings,
             roster_since=self._roster_since,
+            poses=self.cohort.poses.copy() if self.plan.settings.has_poses else None,
         )
 
     def _check_objective(self, objective: Sequence[float]) -> None:
@@ -199,6 +204,7 @@ class SiteFit(Part):
         digest = hashlib.blake2b(question.name.encode(), digest_size=16)
         digest.update(self.transcript.encode())
         digest.update(to_host(self.cohort.latents).tobytes())
+        digest.update(self.cohort.poses.tobytes())
         return digest.hexdigest()
 
     def answer(self, question: Question, limits: Limits) -> Answer:
@@ -209,13 +215,15 @@ class SiteFit(Part):
             if self._lacks_latents:
                 assert question.parameters is not None
                 encoded = self._holdings.encoded(self.plan.settings, question.parameters)
-                self.cohort.restore(encoded)
+                self.cohort.restore(encoded.latents, encoded.poses)
                 self._lacks_latents = False
             arguments = dict(question.arguments)
             if "seed" in arguments:
                 arguments["seed"] = self._holdings.seed(arguments["seed"])
             self.cohort.limits = limits
             sums = self.cohort.answer(question.name, question.move, **arguments).in_memory()
+        if question.move is not None and question.move.pose is not None:
+            self._check_poses()
         schema = self.schema(question)
         if NORMS[0] in schema.shapes:
             norms = zip(NORMS, self.cohort.squared_norms, strict=True)
@@ -225,6 +233,21 @@ class SiteFit(Part):
             raise SiteFailure(f"the sums of {question.name} have wrong shapes")
         bounds = self._bounds.of_fields(question.name, limits, schema)
         return Answer(_bounded(sums, bounds), schema)
+
+    def _check_poses(self) -> None:
+        """Raise a VerificationError if the images of this site are taken out of the template.
+
+        A site that claims poses far away moves all images by their mean. At voxels that few images
+        reach then, totals would be about those few.
+        """
+        poses, (frame, *_) = self.cohort.poses, search_levels(self.plan.settings)
+        centred = frame.composed(-poses.mean(axis=0, keepdims=True), poses)
+        if share_within(frame, poses) < _LEAST_WITHIN * share_within(frame, centred):
+            raise VerificationError(
+                "the mean pose takes half of the images of this site out of the template: a site "
+                "answers wrong numbers, or objects are elsewhere in the images of this site than "
+                "in those of others; move or crop the images first"
+            )
 
     def give(self, question: Question, total: Sums, decisions: Sequence[bool], fact: bytes) -> None:
         """Give a verified total to the copy of the fit, which runs to its next question.
@@ -240,7 +263,7 @@ class SiteFit(Part):
         """
         assert self._replica is not None
         self.transcript = concluded_transcript(self.transcript, fact, decisions)
-        sums = self._bounds.learn(question.name, total)
+        sums = self._bounds.learn(question.name, total, question.parameters)
         with self._holdings.machine.threads():
             self._replica.give(sums, decisions)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anamorph.arrays.devices import Machine
-from anamorph.arrays.typing import Float64Array
 from anamorph.federation.site.policy import Policy
 from anamorph.images.collection import ImageCollection
+from anamorph.model.encoding import Encoded
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
 from anamorph.model.predicting import Predictor
@@ -48,9 +48,9 @@ class Holdings:
         """Return the seed of the starting latents at this site."""
         return seed_of_site(seed, self.secret)
 
-    def encoded(self, settings: Settings, parameters: Parameters) -> Float64Array:
-        """Return the most probable latents (N, K) of the images under a model."""
-        return Predictor(Generator(settings, parameters), self.machine).encode(self.images).latents
+    def encoded(self, settings: Settings, parameters: Parameters) -> Encoded:
+        """Return the most probable latents of the images under a model, and their poses if any."""
+        return Predictor(Generator(settings, parameters), self.machine).encode(self.images)
 
 
 def seed_of_site(seed: int, secret: bytes) -> int:

@@ -17,7 +17,8 @@ from anamorph.federation.site.setting_ranges import (
     check_ranges,
     checked_ranges,
 )
-from anamorph.fitting.sums import ANALYSES, FIELDS
+from anamorph.fitting.sums import ANALYSES, FIELDS, POSING
+from anamorph.geometry.pose import NONE
 from anamorph.model.settings import Settings
 
 # Honest fits stay below: 21 questions in the worst iteration, and iterations that are done again.
@@ -37,7 +38,7 @@ class Policy:
     minimum_images : int, default 10
         Fewest images that an answer, or a group in an answer, may cover.
     questions : tuple of str, default all
-        Questions of `sums.FIELDS` and `sums.ANALYSES` that are answered.
+        Questions of `sums.FIELDS`, `sums.POSING` and `sums.ANALYSES` that are answered.
     iterations : int, default 200
         Most iterations of a fit.
     fits : int, default 1
@@ -81,7 +82,7 @@ class Policy:
     """
 
     minimum_images: int = 10
-    questions: tuple[str, ...] = tuple(FIELDS | ANALYSES)
+    questions: tuple[str, ...] = tuple(FIELDS | POSING | ANALYSES)
     iterations: int = 200
     fits: int = 1
     analyses: int = 10
@@ -182,6 +183,13 @@ class Policy:
             if given > most:
                 raise PolicyError(f"this site allows at most {most} {what}, got {given}")
         check_ranges(settings, self.ranges)
+        missing = [question for question in POSING if question not in self.questions]
+        if settings.has_poses and missing:
+            raise PolicyError(
+                f"this site answers no questions about poses, so align must be {NONE!r}, got "
+                f"{settings.align!r}: change the fit, or add {', '.join(missing)} to 'questions' "
+                "in the policy of the site"
+            )
 
     def check_total(self, n_images: int, n_components: int) -> None:
         """Raise a TooFewImagesError if all sites have too few images for the components.
@@ -312,8 +320,7 @@ def _checked_questions(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise PolicyError(f"questions must be a list of names, got {value!r}")
     for question in value:
-        if question not in FIELDS | ANALYSES:
-            raise PolicyError(
-                f"unknown question {question!r}; known are {', '.join(FIELDS | ANALYSES)}"
-            )
+        known = FIELDS | POSING | ANALYSES
+        if question not in known:
+            raise PolicyError(f"unknown question {question!r}; known are {', '.join(known)}")
     return tuple(value)

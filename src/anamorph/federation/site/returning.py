@@ -34,7 +34,7 @@ from anamorph.storage.modelfile import parameters_from
 # In float64; images are in float32.
 _SMALL = {
     *("basis_energy", "latent_precision", "noise_precision"),
-    *("latent_scatter", "covariance_sum", "transform", "step", "numbers"),
+    *("latent_scatter", "covariance_sum", "transform", "step", "numbers", "background"),
 }
 
 
@@ -160,7 +160,7 @@ class ReturningState:
         layout, space = self._settings.layout, self._settings.space
         n_latents, n_channels = layout.n_latents, self._settings.n_channels
         square, shape_basis = (n_latents, n_latents), (layout.n_shape, len(space), *space)
-        return {
+        shapes: dict[str, tuple[int, ...]] = {
             "mean": (n_channels, *space),
             "appearance_basis": (layout.n_appearance, n_channels, *space),
             "shape_basis": shape_basis,
@@ -174,3 +174,4 @@ class ReturningState:
             "step": (1,),
             "numbers": (math.inf,),  # type: ignore[dict-item]
         }
+        return shapes | ({"background": (2, n_channels)} if self._settings.has_poses else {})

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from anamorph.federation.protocol.errors import PolicyError
-from anamorph.geometry.pose import NONE
-from anamorph.model.hyperparameters import GLOBAL, LAYOUTS
+from anamorph.geometry.pose import ALIGNMENTS, NONE
+from anamorph.likelihoods import LIKELIHOODS
+from anamorph.model.hyperparameters import GLOBAL, INTENSITIES, LAYOUTS
 from anamorph.model.settings import LatentLayout, Settings
 
 #: Lowest and highest value by setting. Of several weights no one may be higher, nor all be lower.
@@ -44,15 +45,12 @@ def check_ranges(settings: Settings, ranges: Mapping[str, tuple[float, float]]) 
     ranges : dict
         Lowest and highest value by setting.
     """
-    if settings.has_poses:
-        raise PolicyError(f"sites answer no questions about poses: align must be {NONE!r}")
+    _check_choice("align", settings.align, ALIGNMENTS)
+    have_gains = [name for name, one in LIKELIHOODS.items() if one.has_noise]
+    known = INTENSITIES if settings.likelihood_name in have_gains else (GLOBAL,)
+    _check_choice("intensity", settings.intensity, known)
     if settings.has_residuals:
         raise PolicyError(f"sites learn no residual warps: residual must be {NONE!r}")
-    if settings.intensity != GLOBAL:
-        raise PolicyError(
-            f"sites compare images as they are: intensity must be {GLOBAL!r}, got "
-            f"{settings.intensity!r}"
-        )
     for name, (low, high) in ranges.items():
         value = getattr(settings, name)
         numbers = value if isinstance(value, tuple) else (value,)
@@ -66,6 +64,11 @@ def check_ranges(settings: Settings, ranges: Mapping[str, tuple[float, float]]) 
                 f"this site allows {name} from {low:g} to {high:g}{largest}, got {_shown(value)}: "
                 "change the fit, or 'ranges' in the policy of the site"
             )
+
+
+def _check_choice(name: str, given: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(given, str) or given not in known:
+        raise PolicyError(f"{name} must be one of {', '.join(known)}, got {given!r:.80}")
 
 
 def check_layout(layout: LatentLayout) -> None:

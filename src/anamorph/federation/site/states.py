@@ -21,7 +21,7 @@ from anamorph.storage.errors import ModelFileError
 from anamorph.storage.modelfile import parameter_arrays, parameters_from, settings_from
 from anamorph.storage.tensors import read_tensors, write_tensors
 
-_KIND, _VERSION = "site state", 1
+_KIND, _VERSION = "site state", 2  # 1 where images have no poses
 _MODEL = "model.safetensors"
 _NAME = re.compile(r"state-(\d{6})\.safetensors")
 # The coordinator may not have written the last one when it is killed.
@@ -49,6 +49,8 @@ class KeptState:
         The roster whose sites have confirmed the state, if it was taken over from them.
     roster_since : int
         Number of iterations before those with this roster.
+    poses : (N, P) or None
+        None where images have no poses, or `latents` is None.
     """
 
     state: State
@@ -59,6 +61,7 @@ class KeptState:
     settings: Settings
     confirmed_for: tuple[str, ...] = ()
     roster_since: int = 0
+    poses: Float64Array | None = None
 
     @property
     def is_own(self) -> bool:
@@ -86,6 +89,8 @@ class StateStore:
         arrays, facts = state_tensors(kept.state)
         if kept.latents is not None:
             arrays["latents"] = kept.latents
+        if kept.poses is not None:
+            arrays["poses"] = kept.poses
         facts |= {
             "n_images": kept.state.latents.n_images,
             "transcript": kept.transcript,
@@ -97,7 +102,7 @@ class StateStore:
         }
         iteration = len(kept.state.objective)
         try:
-            write_tensors(self._path(iteration), _KIND, _VERSION, arrays, facts)
+            write_tensors(self._path(iteration), _KIND, _version(kept.settings), arrays, facts)
         except OSError as error:
             raise StorageError(
                 "the state of the fit cannot be written to the disk of this site "
@@ -120,7 +125,7 @@ class StateStore:
         if not path.exists():
             return None
         arrays, facts = _read(path)
-        latents = arrays.pop("latents", None)
+        latents, poses = arrays.pop("latents", None), arrays.pop("poses", None)
         if latents is not None and len(latents) != n_images:
             return None
         return KeptState(
@@ -132,12 +137,13 @@ class StateStore:
             settings_from(facts["settings"]),
             tuple(facts["confirmed_for"]),
             facts.get("roster_since", 0),  # states of earlier versions do not say
+            poses,
         )
 
     def save_model(self, settings: Settings, parameters: Parameters) -> None:
         """Write the model at the end of the fit."""
         arrays, facts = parameter_arrays(parameters), {"settings": asdict(settings)}
-        write_tensors(self.folder / _MODEL, _KIND, _VERSION, arrays, facts)
+        write_tensors(self.folder / _MODEL, _KIND, _version(settings), arrays, facts)
 
     def models(self) -> Iterator[tuple[Settings, Parameters]]:
         """Yield the model at the end of the fit, then those after the last iterations."""
@@ -154,6 +160,10 @@ class StateStore:
 
     def _path(self, iteration: int) -> Path:
         return self.folder / f"state-{iteration:06d}.safetensors"
+
+
+def _version(settings: Settings) -> int:
+    return _VERSION if settings.has_poses else 1
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
