@@ -104,8 +104,9 @@ def count_calls(folder: Path) -> tuple[int, dict[str, bytes]]:
 
 
 def read_outputs(folder: Path) -> dict[str, bytes]:
-    """Return the contents of all files that were written, by name."""
-    return {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    """Return the contents of all files that were written, by name; none where no folder is yet."""
+    out = folder / "out"
+    return {path.name: path.read_bytes() for path in out.iterdir()} if out.is_dir() else {}
 
 
 def kill_and_finish(folder: Path, k: int, when: str, expected: dict[str, bytes]) -> str:
