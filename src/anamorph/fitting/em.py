@@ -279,9 +279,10 @@ class Fit:
 
         The penalties put an end to the latter: no image determines their bases, or has leverage.
         """
-        alive = np.ix_(state.latents.is_alive, state.latents.is_alive)
-        inverse = np.zeros_like(state.latents.scatter)
-        inverse[alive] = np.linalg.inv((state.latents.scatter + self._penalty_scatter(state))[alive])
+        latents = state.latents
+        alive = np.ix_(latents.is_alive, latents.is_alive)
+        inverse = np.zeros_like(latents.scatter)
+        inverse[alive] = np.linalg.inv((latents.scatter + self._penalty_scatter(state))[alive])
         return inverse
 
     def _penalty_scatter(self, state: State) -> Float64Array:
