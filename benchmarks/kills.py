@@ -137,8 +137,8 @@ def main() -> None:
         make_images(folder / "images")
         n_calls, expected = count_calls(folder)
         places = [(k, when) for k in range(1, n_calls + 1) for when in ("before", "after")]
-        step = max(1, -(-len(places) // n_kills))
-        chosen = places[::step] if step > 1 else places
+        n_chosen = min(n_kills, len(places))
+        chosen = [places[n * len(places) // n_chosen] for n in range(n_chosen)]
         n_wrong = 0
         for k, when in chosen:
             wrong = kill_and_finish(folder, k, when, expected)
