@@ -104,8 +104,9 @@ def count_calls(folder: Path) -> tuple[int, dict[str, bytes]]:
 
 
 def read_outputs(folder: Path) -> dict[str, bytes]:
-    """Return the contents of all files that were written, by name."""
-    return {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    """Return the contents of all files that were written, by name; none where no folder is yet."""
+    out = folder / "out"
+    return {path.name: path.read_bytes() for path in out.iterdir()} if out.is_dir() else {}
 
 
 def kill_and_finish(folder: Path, k: int, when: str, expected: dict[str, bytes]) -> str:
@@ -136,8 +137,8 @@ def main() -> None:
         make_images(folder / "images")
         n_calls, expected = count_calls(folder)
         places = [(k, when) for k in range(1, n_calls + 1) for when in ("before", "after")]
-        step = max(1, -(-len(places) // n_kills))
-        chosen = places[::step] if step > 1 else places
+        n_chosen = min(n_kills, len(places))
+        chosen = [places[n * len(places) // n_chosen] for n in range(n_chosen)]
         n_wrong = 0
         for k, when in chosen:
             wrong = kill_and_finish(folder, k, when, expected)

@@ -60,3 +60,17 @@ def test_a_traceback_a_wrong_result_and_a_hang_are_failures(monkeypatch):
         _, failures = fuzz.run(2, 5, only=function.__name__)
         assert [failure.seed for failure in failures] == [5, 6]
         assert f"--only {function.__name__} --seed 5" in str(failures[0])
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        3009992,  # all latents are 0
+        3003381,  # all latents are 0 but for rounding
+        3002105,  # no image can be predicted from the others
+    ],
+)
+def test_what_long_runs_found_stays_mended(seed):
+    fuzz.load_cases()
+    outcome = fuzz.try_case("extreme_settings", seed)
+    assert outcome == "fitted", outcome

@@ -36,3 +36,20 @@ def test_a_table_with_some_columns_of_a_pose_is_refused(tmp_path):
     with pytest.raises(ValueError, match="lacks shift2 of the poses"):
         read_poses(table, ("shift1", "shift2"))
     assert read_poses(table, ("turn12",)) is None
+
+
+@pytest.mark.parametrize("command", ["report", "explore", "reconstruct"])
+def test_latents_of_another_model_are_refused(anamorph, volume_model, tmp_path, command):
+    table, output = tmp_path / "latents.tsv", tmp_path / "out.html"
+    table.write_text("participant_id\tz1\tz2\tshift1\nsub-01\t0.5\t1.0\t2.0\n", encoding="utf-8")
+    result = anamorph(command, volume_model, "--latents", table, "-o", output)
+    assert "has the poses shift1, and the model has none: make it with this model" in result.error
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("wrong", ["--align=Rigid", "--levels=0", "--intensity=local"])
+def test_settings_are_checked_before_images_are_read(anamorph, tmp_path, wrong):
+    for name in "ab":
+        (tmp_path / f"{name}.nii.gz").write_bytes(b"not an image")
+    result = anamorph("fit", tmp_path, "-o", tmp_path / "model.safetensors", wrong)
+    assert result.error.startswith(f"{wrong.split('=')[0]} must be ")

@@ -79,3 +79,35 @@ def test_a_fit_as_usual_is_not_warned_of(caplog):
     with caplog.at_level(logging.WARNING):
         model(n_iter=6).fit(blobs(8, (12, 10)))
     assert "objective" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "setting"),
+    [
+        # The mean is flat, and no warp of it has a derivative: all latents are 0.
+        ("poisson", {"mean_penalty": (8e8, 0.0, 1e4)}),
+        ("gaussian", {"voxel_size": (1e-3, 1e-3)}),
+        # Latents of 1e-19 differ by rounding.
+        ("gaussian", {"shape_penalty": (1e12,) * 5}),
+    ],
+)
+def test_latents_that_are_all_zero_are_told_and_leave_the_mean_image(caplog, likelihood, setting):
+    images = np.random.default_rng(0).random((6, 9, 8))
+    if likelihood == "poisson":
+        images = np.rint(4e7 * images)
+    with caplog.at_level(logging.WARNING):
+        fitted = model(latents="shape", likelihood=likelihood, **setting).fit(images)
+    assert "No latent differs between images: the model is its mean image" in caplog.text
+    assert f"nothing else; {next(iter(setting))}=" in caplog.text
+    assert 0 < fitted.settings_.prediction_weight <= 1
+    found = fitted.inverse_transform(fitted.transform(images))
+    assert np.allclose(found, found[0], rtol=1e-3)
+    if "mean_penalty" not in setting:
+        assert np.allclose(found.mean(), images.mean(), rtol=0.1)
+
+
+def test_a_coarse_grid_that_learns_nothing_is_not_told(caplog, monkeypatch):
+    told = []
+    monkeypatch.setattr("anamorph.fitting.run.warn_of_latents", lambda *_: told.append(1))
+    model(levels=2, n_iter=4).fit(blobs(8, (24, 20)))
+    assert len(told) == 1

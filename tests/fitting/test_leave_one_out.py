@@ -182,3 +182,41 @@ def test_the_machine_of_a_fit_does_not_matter():
     }
     assert len({round(weight, 5) for weight in weights}) == 1
     assert Machine("cpu", None, None).budget > 10**6
+
+
+def test_a_weight_whose_predictions_are_not_finite_is_never_the_best():
+    errors = np.linspace(2.0, 1.0, len(WEIGHTS))
+    errors[3:] = np.inf
+    assert best_weight(errors) == WEIGHTS[2]
+    assert best_weight(errors, expected=WEIGHTS[-1]) == WEIGHTS[2]
+    unknown = np.full(len(WEIGHTS), np.inf)
+    assert best_weight(unknown) == 1.0
+    assert best_weight(unknown, expected=0.25) == 0.25
+
+
+def test_images_that_cannot_be_predicted_count_as_infinitely_wrong(monkeypatch):
+    draws = np.random.default_rng(0)
+    latents = draws.standard_normal((N_IMAGES, N_LATENTS))
+    images = draws.standard_normal((N_IMAGES, 1, *SPACE)).astype(np.float32)
+    generator = least_squares(images, latents, np.eye(N_LATENTS))
+    monkeypatch.setattr(
+        Generator, "expected_images", lambda _, z: np.full_like(images, np.nan)[: len(z)]
+    )
+    hidden = np.ones((N_IMAGES, *SPACE), bool)
+    cohesion = Cohesion(np.linalg.inv(latents.T @ latents), N_IMAGES)
+    errors, *others = errors_without(generator, images, latents, None, hidden, cohesion)
+    assert (errors == np.inf).all()
+    assert all(np.isfinite(other).all() for other in others)
+
+
+def test_a_fit_of_which_nothing_can_be_predicted_says_so(caplog, monkeypatch):
+    def unpredictable(*arguments):
+        errors, *others = errors_without(*arguments)
+        return np.full_like(errors, np.inf), *others
+
+    monkeypatch.setattr("anamorph.fitting.cohort.errors_without", unpredictable)
+    images = np.random.default_rng(0).random((6, 9, 8)) > 0.5
+    model = ShapeAppearanceModel(2, likelihood="bernoulli", n_iter=1).fit(images)
+    assert "No image could be predicted from the others" in caplog.text
+    assert model.settings_.prediction_weight == 1.0
+    assert np.isfinite(model.transform(images)).all()

@@ -55,3 +55,14 @@ def test_other_names_are_given_back(tmp_path, name):
     path = tmp_path / "table.tsv"
     write_latents(path, [name, "x"], np.ones((2, 1)))
     assert read_latents(path, 1)[0] == [name, "x"]
+
+
+def test_a_table_with_the_poses_of_another_model_is_refused(tmp_path):
+    path, poses = tmp_path / "z.tsv", {"shift1": [0.5], "shift2": [0.1], "age": [40]}
+    write_latents(path, ["a"], np.ones((1, 2)), poses)
+    for names, told in (((), "none"), (("shift1", "shift2", "turn12"), "shift1, shift2, turn12")):
+        with pytest.raises(TableError, match=f"the poses shift1, shift2, .* has {told}: make it"):
+            read_latents(path, 2, names)
+    assert read_latents(path, 2, ("shift1", "shift2"))[0] == ["a"]
+    write_latents(path, ["a"], np.ones((1, 2)))  # images that lie as the template does
+    assert read_latents(path, 2, ("shift1", "shift2"))[0] == ["a"]

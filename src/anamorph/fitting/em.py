@@ -257,7 +257,7 @@ class Fit:
         self.sites.publish(state.parameters)
         sums = self.sites.ask(
             "leave_one_out",
-            inverse_scatter=np.linalg.inv(latents.scatter + self._penalty_scatter(state)),
+            inverse_scatter=self._inverse_scatter(state),
             n_images=latents.n_images,
         )
         parameters, ratio = state.parameters, 1.0
@@ -272,6 +272,12 @@ class Fit:
         # Where the variance of a voxel follows from its mean, as that of classes does, residuals
         # may be anything but noise: of maps of probabilities they are much too small.
         expected = min(1.0, share / ratio) if likelihood.has_noise else None
+        if not np.isfinite(sums["errors_by_weight"]).any():
+            logger.warning(
+                "No image could be predicted from the others: how far to trust a new image is not "
+                "known, and the model takes every voxel at its word; intensities or settings are "
+                "far from what is usual"
+            )
         weight = ratio * best_weight(sums["errors_by_weight"], expected)
         return replace(
             state,
@@ -279,6 +285,17 @@ class Fit:
             prediction_weight=min(1.0, weight * self.settings.decimation),
             independent_share=share,
         )
+
+    def _inverse_scatter(self, state: State) -> Float64Array:
+        """Return M = (ZZ' + Q)^-1 of latents that vary, and 0 of those that are 0 but for rounding.
+
+        The penalties put an end to the latter: no image determines their bases, or has leverage.
+        """
+        latents = state.latents
+        alive = np.ix_(latents.is_alive, latents.is_alive)
+        inverse = np.zeros_like(latents.scatter)
+        inverse[alive] = np.linalg.inv((latents.scatter + self._penalty_scatter(state))[alive])
+        return inverse
 
     def _penalty_scatter(self, state: State) -> Float64Array:
         """Return what the penalties of the bases add to ZZ', where images determine the bases.

@@ -16,6 +16,7 @@ import numpy as np
 
 from anamorph.arrays.batches import split_evenly
 from anamorph.fitting.errors import FitError
+from anamorph.fitting.objective import LatentSums
 from anamorph.fitting.state import State
 from anamorph.images.collection import ImageCollection
 from anamorph.likelihoods import LIKELIHOODS
@@ -87,6 +88,27 @@ def warn_of_objective(objective: Sequence[float]) -> None:
         )
 
 
+def warn_of_latents(latents: LatentSums, settings: Settings) -> None:
+    """Warn if the latents of all images are 0, or so near it that only rounding tells them apart.
+
+    Parameters
+    ----------
+    latents : LatentSums
+        At the end of a fit.
+    settings : Settings
+        Of the fit.
+    """
+    if latents.is_alive.any():
+        return
+    named = [_describe(name, value) for name, value in _extreme_settings(settings)]
+    logger.warning(
+        "No latent differs between images: the model is its mean image and nothing else; %s",
+        f"{' and '.join(named)}: come closer to the default"
+        if named
+        else "the images may be the same, or the penalties too strong for them",
+    )
+
+
 def suspected_cause(images: ImageCollection, settings: Settings) -> str:
     """Return which image or setting is suspected where a fit has met NaN or infinity.
 
@@ -137,15 +159,16 @@ def _extreme_settings(settings: Settings) -> list[tuple[str, Any]]:
     return [
         (name, value)
         for name, default in defaults.items()
-        if _is_extreme(value := getattr(settings, name), default)
+        # Penalties of second derivatives go with the fourth power of the size of voxels.
+        if _is_extreme(value := getattr(settings, name), default, 4 if name == "voxel_size" else 1)
     ]
 
 
-def _is_extreme(value: Any, default: Any) -> bool:
+def _is_extreme(value: Any, default: Any, power: int) -> bool:
     values, usual = (np.atleast_1d(np.asarray(one, np.float64)) for one in (value, default))
     if values.shape != usual.shape or not usual.max() > 0:
         return False
-    ratio = values.max() / usual.max()
+    ratio = (values.max() / usual.max()) ** power
     return bool(ratio > _EXTREME or ratio < 1 / _EXTREME)
 
 

@@ -105,7 +105,8 @@ def errors_without(
     Returns
     -------
     errors : (len(WEIGHTS),)
-        Squared errors in the boxes, over the noise variance, for each weight.
+        Squared errors in the boxes, over the noise variance, for each weight; infinite where a
+        prediction is not finite.
     squares : (C,)
         Squared residuals of whole images.
     observed : (C,)
@@ -135,7 +136,9 @@ def errors_without(
         wrong = images - generator.expected_images(found)
         shift = (leverage.influence * found).sum(axis=1) + leverage.stretch - 1
         wrong = wrong + residual * _as_images(shift, residual)
-        errors[n] = (np.where(in_box, wrong, 0).astype(np.float64) ** 2 * precision).sum()
+        error = (np.where(in_box, wrong, 0).astype(np.float64) ** 2 * precision).sum()
+        # Latents far outside of what was seen can have no image at all: nothing is more wrong.
+        errors[n] = np.where(np.isnan(error), np.inf, error)
     honest = residual.astype(np.float64) * _as_images(1 / (1 - leverage.value), residual)
     squares, observed = (honest**2).sum(axis=(0, *space)), is_seen.sum(axis=(0, *space))
     return errors, squares, observed, *correlations
@@ -199,13 +202,13 @@ def best_weight(errors: Float64Array, expected: float | None = None) -> float:
     Parameters
     ----------
     errors : (len(WEIGHTS),)
-        Sums over images for each of `WEIGHTS`.
+        Sums over images for each of `WEIGHTS`. All may be infinite: then no weight is better.
     expected : float, optional
         What the weight should be if residuals are nothing but noise; not known by default. Where no
         weight makes a difference, as without bases, it is taken, or 1.
     """
     least = errors.min()
-    if errors.max() - least <= _ROUNDING * least:
+    if not np.isfinite(least) or errors.max() - least <= _ROUNDING * least:
         return 1.0 if expected is None else expected
     limit = least + min(_FORGONE * (errors[-1] - least), _ADDED * least)
     if expected is not None and _error_at(expected, errors) <= (1 + _AGREED) * least:

@@ -24,8 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anamorph.arrays.typing import Float64Array
+from anamorph.arrays.typing import BoolArray, Float64Array
 from anamorph.latents import WishartPosterior, wishart_part
+
+_ROUNDING = 1e-8  # of squared latents, over their variance
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class LatentSums:
     scatter: Float64Array
     covariance_sum: Float64Array
     log_determinant_sum: float
+
+    @property
+    def is_alive(self) -> BoolArray:
+        """Which latents differ between images by more than rounding, (K,) bool."""
+        return np.asarray(np.diag(self.scatter) > _ROUNDING * np.diag(self.covariance_sum))
 
     def transformed(self, transform: Float64Array) -> LatentSums:
         """Return the sums for latents T z: H_n becomes T^-T H_n T^-1."""

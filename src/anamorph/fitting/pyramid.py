@@ -167,6 +167,7 @@ def run_levels(
             tell=_told_of_levels(tell, levels, number),
             checkpoints=checkpoints,
             start=state,
+            is_last=number == len(levels) - 1,
         )
         if number == len(levels) - 1:
             return sites, state

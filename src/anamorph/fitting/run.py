@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anamorph.fitting.em import Fit
-from anamorph.fitting.guard import finite_numbers, next_state, warn_of_objective
+from anamorph.fitting.guard import finite_numbers, next_state, warn_of_latents, warn_of_objective
 from anamorph.fitting.state import State
 
 logger = logging.getLogger("anamorph")
@@ -155,6 +155,7 @@ def run_fit(
     checkpoints: Checkpoints | None = None,
     regroup: Callable[[State], State] | None = None,
     start: State | None = None,
+    is_last: bool = True,
 ) -> State:
     """Fit a model to the images at some sites.
 
@@ -174,6 +175,8 @@ def run_fit(
         another one if other sites take part from now on.
     start : State, optional
         To start from, with the sites at its latents, instead of resuming or starting anew.
+    is_last : bool, default True
+        Whether the model is that of this fit, and no finer grid follows.
 
     Returns
     -------
@@ -213,4 +216,7 @@ def run_fit(
     # Few iterations on a fine grid may change little: a fall is judged by the range of all grids.
     lowest = state.objective[:begin] and (min(state.objective),)
     warn_of_objective((*lowest, *state.objective[begin:]))
-    return fit.finish(state)
+    if is_last:
+        warn_of_latents(state.latents, fit.settings)
+    with finite_numbers("at the end"):
+        return fit.finish(state)

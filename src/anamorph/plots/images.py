@@ -21,6 +21,7 @@ from anamorph.plots.panels import (
     checked_latents,
     draw_rows,
     image_titles,
+    matched_images,
     mean_image,
     missing_key,
     observed_images,
@@ -38,12 +39,16 @@ def plot_fits(
     latents: ArrayLike | None = None,
     indices: Iterable[int] | None = None,
     *,
+    poses: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     limits: Limits | None = None,
     voxel: Sequence[int] | None = None,
     figure: AnyFigure | None = None,
 ) -> AnyFigure:
     """Draw images, and below them their reconstructions, also by shape and appearance alone.
+
+    Reconstructions are where the images are (`align`). If each image has a gain of its own
+    (`intensity`), images are shown without it.
 
     Parameters
     ----------
@@ -54,6 +59,9 @@ def plot_fits(
         images that are shown are read.
     latents : array of shape (N, K), optional
         Latents of all N images; by default the shown images are encoded.
+    poses : array of shape (N, P), optional
+        Poses of all N images, of a model with poses; by default those of the shown images are
+        found.
     indices : iterable of int, optional
         Numbers of the images to show; the first eight by default.
     names : N strings, optional
@@ -74,14 +82,21 @@ def plot_fits(
     some = take_images(images, chosen)
     data = observed_images(model, some)
     if latents is None:
-        codes: Array = model.transform(some)
+        encoded = model.encode(some)
+        codes: Array = encoded.latents
+        placed = encoded.poses
     else:
         codes = checked_latents(model, latents, len(images))[chosen]
+        placed = model.poses(some) if poses is None and model.settings_.has_poses else None
+    if poses is not None:
+        placed = np.asarray(poses)[chosen]
+    explained = model.expected_images(codes, poses=placed)
+    data = matched_images(model, data, explained)
     rows = [
         ("data", data),
-        ("shape and\nappearance", model.expected_images(codes)),
-        ("shape only", model.expected_images(codes, "shape")),
-        ("appearance\nonly", model.expected_images(codes, "appearance")),
+        ("shape and\nappearance", explained),
+        ("shape only", model.expected_images(codes, "shape", placed)),
+        ("appearance\nonly", model.expected_images(codes, "appearance", placed)),
     ]
     titles = image_titles(names, chosen, len(images))
     return draw_rows(model, rows, titles, data, limits, voxel, figure, missing_key(data))

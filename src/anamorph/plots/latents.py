@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,8 @@ def plot_objective(
     ----------
     objective : ShapeAppearanceModel, or sequence of float
         A fitted model, or values after each iteration. Where images were held out from the fit of
-        a model, their evidence is drawn as well, with a mark at its best.
+        a model, their evidence is drawn as well, with a mark at its best; where it was fitted on
+        several grids, whose objectives cannot be compared, the line is broken between them.
     axes : Axes, optional
         Where to draw; new axes by default.
 
@@ -153,14 +155,19 @@ def plot_objective(
     """
     if isinstance(objective, ShapeAppearanceModel):
         check_is_fitted(objective, "mean_")
+        begins = objective.origin_.level_begins
         validation, objective = objective.validation_, objective.objective_
     else:
-        validation = []
+        validation, begins = [], (0,)
     values = np.asarray(objective, np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"objective must be a list of numbers, got shape {values.shape}")
     axes = axes_or_new(axes, (5.5, 3.5))
-    axes.plot(np.arange(1, len(values) + 1), values, "o-", color=HUES[4], markersize=4)
+    numbers = np.arange(1, len(values) + 1)
+    for begin, end in pairwise([*begins, len(values)]):
+        axes.plot(numbers[begin:end], values[begin:end], "o-", color=HUES[4], markersize=4)
+    for begin in begins[1:]:
+        axes.axvline(begin + 0.5, color="lightgrey", linestyle="--")
     axes.set(xlabel="iteration", ylabel="objective (approximate log evidence)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.ticklabel_format(axis="y", useOffset=False)

@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from anamorph.arrays.devices import to_host
 from anamorph.arrays.typing import Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection
@@ -40,6 +41,16 @@ def observed_images(model: ShapeAppearanceModel, images: Any) -> Array:
     """Return all images of a user with channels first, NaN where missing."""
     collection = model.checked_images(images)
     return collection.read(slice(0, len(collection)))
+
+
+def matched_images(model: ShapeAppearanceModel, images: Array, expected: Array) -> Array:
+    """Return images (N, C, *space) as the model compares them with what it expects of them.
+
+    If each image has a gain of its own (`intensity`), it is taken away: what is left has the
+    intensities of the template.
+    """
+    compared: Array = to_host(model.generator_.comparable(images, expected)[0])
+    return compared
 
 
 def along_mode(
@@ -182,12 +193,13 @@ def _class_keys(model: ShapeAppearanceModel) -> list[Patch]:
     if not model.settings_.likelihood.holds_classes:
         return []
     background = background_class(mean_image(model))
-    colours = class_colours(len(model.mean_), background)
+    colours, labels = class_colours(len(model.mean_), background), model.image_format_.labels
     return [
         Patch(
             facecolor=tuple(colour),
             edgecolor="grey",
-            label=f"class {c}" + " (background)" * (c == background),
+            label=(f"class {c}" if labels is None else f"label {labels[c]}")
+            + " (background)" * (c == background),
         )
         for c, colour in enumerate(colours)
     ]

@@ -26,6 +26,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.image import AxesImage
+from matplotlib.patheffects import withStroke
 from nibabel.orientations import io_orientation
 from numpy.typing import ArrayLike, NDArray
 
@@ -148,9 +149,10 @@ class Frame:
                     (2 if alignment == "left" else -2, 0),
                     textcoords="offset points",
                     color="white",
-                    fontsize="xx-small",
+                    fontsize="x-small",
                     ha=alignment,
                     va="center",
+                    path_effects=[withStroke(linewidth=1.5, foreground="black")],  # on any grey
                 )
 
     def fit_axes(self, axes: Axes) -> None:

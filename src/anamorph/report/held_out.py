@@ -8,7 +8,7 @@ import numpy as np
 
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.estimator import ShapeAppearanceModel
-from anamorph.plots.panels import Images, mean_image
+from anamorph.plots.panels import Images, matched_images, mean_image
 from anamorph.plots.rendering import background_class
 from anamorph.report.markup import Section, format_number, make_facts, make_paragraph
 
@@ -47,23 +47,26 @@ def measure_held_out(model: ShapeAppearanceModel, images: Images) -> HeldOut:
     Returns
     -------
     HeldOut
-        Dice of the classes but the background for label maps, else root mean squared errors.
+        Dice of the classes but the background for label maps, else root mean squared errors; where
+        images have poses and gains of their own, with these, also of the mean.
     """
     collection = model.checked_images(images)
-    latents = model.transform(collection)
+    encoded = model.encode(collection)
     has_classes = model.settings_.likelihood.holds_classes
-    mean = mean_image(model)
-    background = background_class(mean) if has_classes else None
+    background = background_class(mean_image(model)) if has_classes else None
     of_model: list[float] = []
     of_mean: list[float] = []
     for n in range(len(collection)):
-        (observed,) = collection.read(slice(n, n + 1))
-        (expected,) = model.expected_images(latents[n : n + 1])
-        for found, guess in ((of_model, expected), (of_mean, mean[0])):
+        images = collection.read(slice(n, n + 1))
+        latents = encoded.latents[n : n + 1]
+        poses = None if encoded.poses is None else encoded.poses[n : n + 1]
+        for found, codes in ((of_model, latents), (of_mean, np.zeros_like(latents))):
+            guess = model.expected_images(codes, poses=poses)
+            observed = matched_images(model, images, guess)
             if background is None:
                 found.append(float(np.sqrt(np.nanmean(np.square(observed - guess)))))
             else:
-                found.append(_dice(observed, guess, background))
+                found.append(_dice(observed[0], guess[0], background))
     measure = "Dice of the classes" if has_classes else "Root mean squared error"
     return HeldOut(measure, not has_classes, np.array(of_model), np.array(of_mean))
 

@@ -12,6 +12,7 @@ from anamorph.arrays.typing import Float64Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection
 from anamorph.images.grid import Grid
+from anamorph.report.measures import count_observed
 from anamorph.report.oddities import (
     Oddities,
     find_oddities,
@@ -86,8 +87,7 @@ def judge_images(
     if model.settings_.has_poses and poses is None:
         poses = model.poses(images)
     odd = find_oddities(model, images, poses)
-    n_seen = [int(np.isfinite(images.read(slice(n, n + 1))).sum()) for n in range(len(images))]
-    fit = model.log_likelihood(images, latents, poses) / np.maximum(n_seen, 1)
+    fit = model.log_likelihood(images, latents, poses) / count_observed(images)
     distance = np.sqrt(np.einsum("nk,kl,nl->n", latents, model.latent_precision_, latents))
     grid = Grid(model.settings_.space, model.origin_.affine)
     found = _Deviations.of(odd, fit, distance, model.settings_.voxel_size)

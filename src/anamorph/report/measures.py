@@ -99,6 +99,8 @@ class Examined:
     images : ImageCollection
         n images.
     latents : array of shape (n, K)
+    poses : array of shape (n, P), or None
+        Of a model with poses.
     fit : array of shape (n,)
         Log-likelihood per observed voxel.
     names : n strings
@@ -108,6 +110,7 @@ class Examined:
 
     images: ImageCollection
     latents: Float64Array
+    poses: Float64Array | None
     fit: Float64Array
     names: list[str]
     n_images: int
@@ -151,20 +154,23 @@ def examine(
     numbers = [int(n) for n in np.linspace(0, n_images - 1, count).round()]
     some = model.checked_images(take_images(images, numbers))
     if latents is None:
-        codes = model.transform(some)
+        encoded = model.encode(some)
+        codes, poses = encoded.latents, encoded.poses
     else:
         codes = np.asarray(checked_latents(model, latents, n_images)[numbers], np.float64)
+        poses = model.poses(some) if model.settings_.has_poses else None
     if names is not None:
         shown = [str(names[n]) for n in numbers]
     elif isinstance(some.identities, range):  # of arrays, which have no names
         shown = [f"image {n}" for n in numbers]
     else:
         shown = [str(identity) for identity in some.identities]
-    fit = model.log_likelihood(some, codes) / _count_observed(some)
-    return Examined(some, codes, fit, shown, n_images)
+    fit = model.log_likelihood(some, codes, poses) / count_observed(some)
+    return Examined(some, codes, poses, fit, shown, n_images)
 
 
-def _count_observed(images: ImageCollection) -> Float64Array:
+def count_observed(images: ImageCollection) -> Float64Array:
+    """Return how many voxels of each image are observed, at least 1, (N,)."""
     counts = [
         np.isfinite(images.read(slice(n, n + 1))).all(axis=1).sum() for n in range(len(images))
     ]

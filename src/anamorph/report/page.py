@@ -13,6 +13,9 @@ from anamorph import __version__
 from anamorph.report.markup import Section
 from anamorph.storage.replace import replacing
 
+#: What pages are about, above their titles.
+KIND = "Shape and appearance model"
+
 _FOLDER = files("anamorph.report")
 
 
@@ -34,6 +37,7 @@ def fill_page(title: str, summary: str, sections: Sequence[Section]) -> str:
     """
     return Template(read_part("page.html")).substitute(
         title=escape(title),
+        kind="" if title == KIND else f'<p class="kind">{KIND}</p>',
         version=__version__,
         date=date.today().isoformat(),
         style=read_part("style.css"),

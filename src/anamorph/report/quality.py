@@ -16,7 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from anamorph.arrays.typing import Float64Array
 from anamorph.estimator import ShapeAppearanceModel
 from anamorph.images.collection import ImageCollection
-from anamorph.plots.panels import Images, checked_latents, draw_rows, mean_image, missing_key
+from anamorph.plots.panels import (
+    Images,
+    checked_latents,
+    draw_rows,
+    matched_images,
+    mean_image,
+    missing_key,
+)
 from anamorph.report.figures import STYLE, find_meeting_point
 from anamorph.report.judging import REMARKABLE, Judgement, judge_images
 from anamorph.report.markup import (
@@ -125,12 +132,14 @@ def _summarise(judged: Sequence[Judgement]) -> str:
         one.reasons[0].split(":")[0].split(" by about")[0] for one in odd if one.reasons
     )
     text = (
-        f"Of {format_count(len(judged), 'image')}, {len(odd)} stand out. Images are ordered by "
-        "oddness: the largest deviation from the other images in any of the measures, in robust "
-        "standard deviations. Reasons are what measures suggest; look before you leave an image "
-        "out."
+        f"Of {format_count(len(judged), 'image')}, {len(odd)} stand out. Reasons are what measures "
+        "suggest; look before you leave an image out."
         if odd
         else f"None of {format_count(len(judged), 'image')} stands out."
+    )
+    text += (
+        " Images are ordered by oddness: the largest deviation from the other images in any of the "
+        f"measures, in robust standard deviations, which is remarkable above {REMARKABLE:g}."
     )
     facts = [("Images", f"{len(judged):,}"), ("Stand out", f"{len(odd):,}")]
     facts += [(kind.capitalize(), str(count)) for kind, count in kinds.most_common(4)]
@@ -153,6 +162,7 @@ def _make_pictures(
         numbers = [one.number for one in row]
         placed = None if poses is None else poses[numbers]
         explained = model.expected_images(latents[numbers], poses=placed)
+        data = matched_images(model, data, explained)
         rows = [("image", data), ("as the model\nexplains it", explained)]
         titles = short_names([one.name for one in row], _LONGEST_NAME)
         deciding = np.concatenate([mean_image(model), explained])

@@ -15,7 +15,8 @@ from anamorph.estimator import ShapeAppearanceModel
 from anamorph.fitting.run import duration
 from anamorph.geometry import jacobian_determinant
 from anamorph.latents import mode_standard_deviations
-from anamorph.plots.panels import image_titles, observed_images, signed
+from anamorph.model.posing import PosedGenerator
+from anamorph.plots.panels import image_titles, matched_images, observed_images, signed
 from anamorph.report.figures import (
     Voxel,
     mean_figure,
@@ -37,7 +38,7 @@ from anamorph.report.measures import Examined, ModeShares
 from anamorph.report.settings import HEADER, settings_rows
 
 _MOST_MODES = 6
-_MOST_SHOWN = 6  # images in a row
+_MOST_SHOWN = {2: 6, 3: 4}  # images in a row: of volumes, three slices each
 _MOST_WARPS = 4
 _MOST_POINTS = 2000  # in a drawing as SVG
 
@@ -136,12 +137,12 @@ def samples_section(model: ShapeAppearanceModel, voxel: Voxel) -> Section:
 
 def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) -> Section:
     """Show the images that the model fits best and worst."""
-    order = examined.order
-    if len(order) <= 2 * _MOST_SHOWN:
+    order, most = examined.order, _MOST_SHOWN[len(model.settings_.space)]
+    if len(order) <= 2 * most:
         half = -(-len(order) // 2)
         groups = [("The better half", order[:half]), ("The other half", order[half:])]
     else:
-        groups = [("Best fits", order[:_MOST_SHOWN]), ("Worst fits", order[-_MOST_SHOWN:])]
+        groups = [("Best fits", order[:most]), ("Worst fits", order[-most:])]
     looked_at = f"all {examined.n_images:,}"
     if len(order) < examined.n_images:
         looked_at = f"{len(order)} of {examined.n_images:,}"
@@ -150,7 +151,7 @@ def fits_section(model: ShapeAppearanceModel, examined: Examined, voxel: Voxel) 
         f"Images are ordered by log-likelihood per voxel, from the best; {looked_at} were looked "
         f"at (median {middle}, from {best} to {worst}). Below each are its reconstruction "
         "from the latents, and the same by shape only (the mean, warped) and by appearance only "
-        "(not warped)."
+        f"(not warped).{_explain_comparison(model)}"
     )
     if any(np.isnan(examined.images.read(slice(n, n + 1))).any() for n in order):
         intro += make_paragraph("Pink voxels are missing: the model fills them in.")
@@ -166,7 +167,10 @@ def _fits_picture(
     names = _short_titles(model, examined.names)
     with _letter_size(model):
         figure = plots.plot_fits(
-            model, examined.images, examined.latents, chosen, names=names, voxel=voxel
+            *(model, examined.images, examined.latents, chosen),
+            poses=examined.poses,
+            names=names,
+            voxel=voxel,
         )
     values = ", ".join(f"{examined.names[n]} ({format_number(examined.fit[n])})" for n in chosen)
     caption = f"{title}: {values}; in brackets the log-likelihood per voxel."
@@ -187,7 +191,9 @@ def warps_section(
         chosen = examined.pick_evenly(_MOST_WARPS)
         codes, which = examined.latents[chosen], "Images from the best to the worst fitted"
         titles = [_short_titles(model, examined.names)[n] for n in chosen]
-        observed = observed_images(model, examined.images.subset(chosen))
+        observed = _template_images(model, examined, chosen)
+        if examined.poses is not None:
+            which += ", as their poses bring them onto the template"
     elif latents is not None:
         rows = np.linspace(0, len(latents) - 1, min(_MOST_WARPS, len(latents))).astype(int)
         known = None if names is None else _short_titles(model, names)
@@ -209,8 +215,43 @@ def warps_section(
         caption += " Pink areas of the data are missing, and pink lines are the grid."
     if folded:
         caption += " Where a place is pink in the last row, the warp folds."
-    figure = warps_figure(model, codes, titles, observed, voxel)
+    with _letter_size(model):
+        figure = warps_figure(model, codes, titles, observed, voxel)
     return Section("warps", "Warps", make_picture(figure, caption, "Deformation grids and maps"))
+
+
+def poses_section(model: ShapeAppearanceModel, poses: Array, names: Sequence[str]) -> Section:
+    """List how far images lie from the template, where they have poses."""
+    unit = " mm" if model.origin_.affine is not None else " voxels"
+    kinds = (
+        ("shift", f"Shift,{unit}", 1.0),
+        ("turn", "Turn, degrees", float(np.rad2deg(1))),
+        ("zoom", "Change of size, %", 100.0),
+        ("shear", "Shear, %", 100.0),
+    )
+    rows = []
+    for kind, title, scale in kinds:
+        columns = [n for n, name in enumerate(model.pose_names_) if name.startswith(kind)]
+        if columns:
+            sizes = scale * np.linalg.norm(poses[:, columns], axis=1)
+            worst = int(sizes.argmax())
+            rows.append(
+                (title, format_number(np.median(sizes)), format_number(sizes[worst]), names[worst])
+            )
+    intro = (
+        "Each image has a pose, which brings it onto the template before its warp is found: "
+        f"{len(poses):,} poses ({model.settings_.align}), measured from the template."
+    )
+    table = make_table(("Pose", "Median", "Largest", "Of image"), rows)
+    return Section("poses", "Poses", make_paragraph(intro) + table)
+
+
+def _template_images(model: ShapeAppearanceModel, examined: Examined, chosen: list[int]) -> Array:
+    """Return some images as poses bring them onto the template, with its intensities."""
+    images = observed_images(model, examined.images.subset(chosen))
+    if examined.poses is not None:
+        images = PosedGenerator.of(model.generator_, examined.poses[chosen]).unposed(images)
+    return matched_images(model, images, model.expected_images(examined.latents[chosen]))
 
 
 def latents_section(
@@ -258,7 +299,7 @@ def fit_section(model: ShapeAppearanceModel) -> Section:
     body = [
         make_picture(
             objective,
-            _objective_caption(model.objective_) + _validation_caption(model),
+            _objective_caption(model) + _validation_caption(model),
             "Line plot of the objective by iteration",
             is_drawing=True,
         )
@@ -271,20 +312,29 @@ def fit_section(model: ShapeAppearanceModel) -> Section:
             f"{duration(middle)}, or {duration(middle / model.origin_.n_images)} per image. The "
             "first may include compilation."
         )
+        if len(model.origin_.level_begins) > 1:
+            caption += " Those on coarser grids are shorter."
         alternative = "Bar chart of the seconds of each iteration"
         body.append(make_picture(times_figure(seconds), caption, alternative, is_drawing=True))
     return Section("fit", "How the fit went", "\n".join(body))
 
 
-def _objective_caption(objective: Sequence[float]) -> str:
+def _objective_caption(model: ShapeAppearanceModel) -> str:
     text = "Objective (approximate log evidence) after each iteration; it should rise."
+    begins = model.origin_.level_begins
+    if len(begins) > 1:
+        text += (
+            f" The fit went through {len(begins)} grids, from coarse to fine, with a dashed line "
+            "between them: objectives of different grids cannot be compared."
+        )
+    objective = model.objective_[begins[-1] :]
     if len(objective) < 2:
         return text
     last, total = objective[-1] - objective[-2], max(objective) - min(objective)
     share = last / total if total else 0.0
     text += (
         f" The last iteration raised it by {format_number(last)}, {100 * share:.2g} % of the "
-        "whole rise"
+        f"whole rise{' on the last grid' if len(begins) > 1 else ''}"
     )
     return text + (": more iterations may still help." if share > 0.01 else ": it has settled.")
 
@@ -320,6 +370,17 @@ def _explain_orientation(model: ShapeAppearanceModel) -> str:
         " Of volumes coronal, sagittal and axial slices are shown, superior and anterior up; the "
         "left of the patient is on the left."
     )
+
+
+def _explain_comparison(model: ShapeAppearanceModel) -> str:
+    """Return what reconstructions share with images that the model does not explain by latents."""
+    settings = model.settings_
+    if not (settings.has_poses or settings.matches_intensities):
+        return ""
+    given = ["have the poses of the images"] if settings.has_poses else []
+    if settings.matches_intensities:
+        given.append("and images " * bool(given) + "are shown without the gain of each image")
+    return f" Reconstructions {' '.join(given)}."
 
 
 def _letter_size(model: ShapeAppearanceModel) -> AbstractContextManager[None]:

@@ -48,6 +48,8 @@ def _shown_value(model: ShapeAppearanceModel, entry: Hyperparameter) -> str:
         shown += f" ({model.latents})"
     elif entry.name == "n_iter":
         shown = f"{model.n_iter_} of at most {shown}"
+    elif entry.name == "decimation" and model.settings_.prediction_weight is not None:
+        shown += f" in the fit, {model.settings_.prediction_weight:.2g} for new images"
     elif entry.name == "voxel_size" and model.origin_.affine is not None:
         shown += " mm"
     if not np.array_equal(given, entry.default):

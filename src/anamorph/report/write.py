@@ -34,13 +34,14 @@ from anamorph.report.markup import (
 )
 from anamorph.report.measures import Examined, ModeShares, examine, mode_shares
 from anamorph.report.outliers import outliers_section
-from anamorph.report.page import read_part, write_page
+from anamorph.report.page import KIND, read_part, write_page
 from anamorph.report.sections import (
     fit_section,
     fits_section,
     latents_section,
     mean_section,
     modes_section,
+    poses_section,
     samples_section,
     settings_section,
     warps_section,
@@ -117,7 +118,7 @@ def write_report(
             model, shares, examined, codes, names, labels, label_name, measured
         )
     summary = _summarise(model, shares) + _link_to(explorer, path)
-    write_page(path, title or "Shape and appearance model", summary, sections)
+    write_page(path, title or KIND, summary, sections)
     return path
 
 
@@ -162,6 +163,8 @@ def _make_sections(
     ]
     if examined is not None:
         sections.append(fits_section(model, examined, voxel))
+        if examined.poses is not None:
+            sections.append(poses_section(model, examined.poses, examined.names))
     if model.settings_.layout.n_shape > 0:
         sections.append(warps_section(model, examined, latents, names, shares, voxel))
     shown = examined.latents if latents is None and examined is not None else latents

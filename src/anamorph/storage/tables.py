@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from anamorph.images.participants import read_participants
 from anamorph.storage.replace import replacing
 
 _MISSING = ("n/a", "")  # what `read_participants` takes for no name
+_POSE_COLUMN = re.compile(r"shift\d|turn\d\d|zoom\d?|shear\d\d")  # see `geometry.pose.pose_names`
 
 
 def write_table(
@@ -118,7 +120,9 @@ def read_poses(path: str | os.PathLike[str], names: Sequence[str]) -> Float64Arr
     return poses
 
 
-def read_latents(path: str | os.PathLike[str], n_latents: int) -> tuple[list[str], Float64Array]:
+def read_latents(
+    path: str | os.PathLike[str], n_latents: int, pose_names: Sequence[str] | None = None
+) -> tuple[list[str], Float64Array]:
     """Return the names and the latents in a table.
 
     Parameters
@@ -126,6 +130,9 @@ def read_latents(path: str | os.PathLike[str], n_latents: int) -> tuple[list[str
     path : path
     n_latents : int
         K, the number of latents of the model.
+    pose_names : P strings, optional
+        Of the coordinates of poses of the model: a table with other poses belongs to another model.
+        By default this is not looked at.
 
     Returns
     -------
@@ -135,9 +142,15 @@ def read_latents(path: str | os.PathLike[str], n_latents: int) -> tuple[list[str
     Raises
     ------
     TableError
-        If the table has another number of latents, or a number is missing.
+        If the table has another number of latents, or other poses, or a number is missing.
     """
     table = read_participants(path)
+    placed = [name for name in table.columns if _POSE_COLUMN.fullmatch(name)]
+    if placed and pose_names is not None and set(placed) != set(pose_names):
+        raise TableError(
+            f"{path} has the poses {', '.join(placed)}, and the model has "
+            f"{', '.join(pose_names) or 'none'}: make it with this model"
+        )
     wanted = [f"z{k}" for k in range(1, n_latents + 1)]
     missing = [name for name in wanted if name not in table.columns]
     if missing or f"z{n_latents + 1}" in table.columns:

@@ -90,7 +90,7 @@ def _read_people(
         found = given.find()
         shown |= {"images": given.open_for(model, found), "names": found.names}
     if table is not None:
-        names, latents = read_latents(table, len(model.latent_precision_))
+        names, latents = read_latents(table, len(model.latent_precision_), model.pose_names_)
         rows = list(range(len(names)))
         if given.are_given:
             rows = find_rows(given, found, names, table)

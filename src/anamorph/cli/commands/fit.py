@@ -24,6 +24,7 @@ from anamorph.cli.terminal.places import check_checkpoint, check_free, path_besi
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 from anamorph.cli.terminal.signals import INTERRUPTED
 from anamorph.cli.terminal.streams import tell
+from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -94,6 +95,7 @@ def fit_files(
         The options of `fit`.
     """
     arguments = settings.merged(given.tissues)
+    checked_arguments(arguments)  # before images are read, which may take long
     everything = given.find_several()
     found, held_out = _hold_out(everything, holdout, arguments.get("random_state") or 0)
     _check_components(arguments, len(found), settings)

@@ -108,7 +108,7 @@ def _read_known_latents(
     if not is_given and not table.exists():
         return {}
     try:
-        names, latents = read_latents(table, len(model.latent_precision_))
+        names, latents = read_latents(table, len(model.latent_precision_), model.pose_names_)
     except TableError as error:
         if is_given:
             raise
@@ -125,7 +125,7 @@ def _open_images(
 
     shown: dict[str, Any] = {"images": given.open_for(model, found), "names": found.names}
     if table is not None:
-        names, latents = read_latents(table, len(model.latent_precision_))
+        names, latents = read_latents(table, len(model.latent_precision_), model.pose_names_)
         shown["latents"] = latents[find_rows(given, found, names, table)]
     return shown
 

@@ -175,7 +175,7 @@ def latent_source(
     if given.are_given == (table is not None):
         raise typer.BadParameter("give images, or a table of latents, and not both")
     if table is not None:
-        names, latents = read_latents(table, len(model.latent_precision_))
+        names, latents = read_latents(table, len(model.latent_precision_), model.pose_names_)
         poses = read_poses(table, model.pose_names_)
         beside, stored = residuals_path(table), None
         if residual:
