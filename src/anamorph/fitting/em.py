@@ -43,6 +43,7 @@ from anamorph.fitting.objective import (
     joint_log_probability,
 )
 from anamorph.fitting.regularisation import BasisName, Regularisation, stepped
+from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.sites import Sites
 from anamorph.fitting.state import State, Turn
 from anamorph.fitting.sums import Move, Sums
@@ -60,7 +61,7 @@ _MEAN_STEPS_ON_ARRIVAL = 4
 _MOST_HALVINGS = 6
 _MOST_MEAN_HALVINGS = 2
 _POSE_STEPS = 2
-_STEP_GROWTH = 1.1
+_FARTHEST_MEAN_POSE = 0.25  # voxels that a mean pose may move some voxel
 _LEAST_SCATTER = 1e-8
 
 
@@ -87,6 +88,8 @@ class Fit:
     judge : callable, optional
         Given F before and after a step, tells whether the step is taken. By default it is unless F
         falls by more than rounding.
+    relaxation : Relaxation, optional
+        How firm the penalty of shape is at first; by default no firmer than later.
     """
 
     def __init__(
@@ -94,9 +97,11 @@ class Fit:
         sites: Sites,
         settings: Settings,
         judge: Callable[[float, float], bool] = lambda before, after: not falls(before, after),
+        relaxation: Relaxation | None = None,
     ) -> None:
         self.sites = sites
         self.settings = settings
+        self._relaxation = relaxation or Relaxation()
         self._is_good = judge
         self.regularisation = Regularisation(settings)
         self._warp_version = 0
@@ -123,8 +128,8 @@ class Fit:
             mean, precision, background = Alignment(
                 self.sites, self.settings, self._starting_mean
             ).start()
-            return self.start_from(mean, precision, seed, background)
-        return self.start_from(*self._starting_mean(moments), seed)
+            return self._find_modes(self.start_from(mean, precision, seed, background))
+        return self._find_modes(self.start_from(*self._starting_mean(moments), seed))
 
     def start_from(
         self,
@@ -165,6 +170,20 @@ class Fit:
             log_determinant_sum=0.0,
         )
         return State(parameters, latents)
+
+    def _find_modes(self, state: State) -> State:
+        """Return the state after some rounds without warps, where the fit is relaxed."""
+        if not self.settings.layout.n_appearance:
+            return state
+        for _ in range(self._relaxation.n_first_rounds):
+            before, derivatives = self._try(
+                "appearance_derivatives", state.parameters, state.latents
+            )
+            state, before = self._update_appearance_basis(state, before, derivatives)
+            state, before, latent_mean = self._update_latents(state, before)
+            state, _ = self._update_mean(state, before, latent_mean, before)
+        # The latents have been turned, and no warp was shot before.
+        return replace(state, turn=None, objective=())
 
     def arrive(self, state: State) -> State:
         """Return a state that was learnt on a coarser grid with what this grid shows at once.
@@ -302,6 +321,7 @@ class Fit:
         start = before = self._joint(
             shape_derivatives.scalar("log_likelihood"), state.parameters, state.latents
         )
+        state = self._relax(state)
         state, before, appearance_derivatives = self._update_shape_basis(
             state, before, shape_derivatives
         )
@@ -310,7 +330,18 @@ class Fit:
         if not self.settings.has_poses:
             return self._update_mean(state, before, latent_mean, start)
         state, before, pose_mean = self._update_poses(state, before)
-        return self._update_mean(state, before, latent_mean, start, pose_mean)
+        # To move the mean image is to interpolate it, which blurs it: only if it is worth it.
+        is_far = self.settings.frame.motion(pose_mean[None])[0] > _FARTHEST_MEAN_POSE
+        return self._update_mean(state, before, latent_mean, start, pose_mean if is_far else None)
+
+    def _relax(self, state: State) -> State:
+        """Return the state with C as the next iteration penalises shape: see `relaxation`."""
+        firmness = self._relaxation.firmness(len(state.objective))
+        if firmness == self.regularisation.firmness:
+            return state
+        self.regularisation = Regularisation(self.settings, firmness)
+        energy = self.regularisation.basis_energy(state.parameters)
+        return replace(state, parameters=replace(state.parameters, basis_energy=energy))
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 
@@ -322,7 +353,7 @@ class Fit:
             "shape", state, before, derivatives, "appearance_derivatives"
         )
         if parameters is not state.parameters:
-            step = min(1.0, _STEP_GROWTH * step)
+            step = min(1.0, self._relaxation.step_growth * step)
         return replace(state, parameters=parameters, step=step), after, answer
 
     def _update_appearance_basis(
@@ -344,7 +375,7 @@ class Fit:
         """
         old, columns = state.parameters, self.settings.layout.columns(name)
         weights = self._basis_weights(state.latents)[columns, columns]
-        step = state.step
+        step = 1.0 if name == "appearance" and self._relaxation.is_on else state.step
         if len(weights):
             direction = self.regularisation.basis_direction(
                 name, old.basis(name), derivatives, weights
@@ -482,7 +513,11 @@ class Fit:
                 end = replace(turned, parameters=candidate)
                 gain = after - start + self._gain_of_turn(replace(state, latents=centred), end)
                 return self._with_objective(end, derivatives, gain), derivatives
-        return self._keep_mean(state, transform, latent_mean, start, pose_mean)
+        back: Float64Array = np.linalg.inv(transform).astype(np.float64, copy=False)
+        self.sites.ask("transform_latents", move=Move(back, latent_mean, pose=pose_mean))
+        if pose_mean is not None:  # which blurs the mean: perhaps it can be improved where it is
+            return self._update_mean(state, before, latent_mean, start)
+        return self._keep_mean(state, start)
 
     def _mean_direction(self, parameters: Parameters, centring: Move) -> Float32Array:
         """Return (H^mu + N L)^-1 (g^mu + N L mu), (C, *space), of centred latents."""
@@ -493,18 +528,9 @@ class Fit:
             parameters.mean, gradient, hessian, derivatives.n_images
         ).astype(np.float32)
 
-    def _keep_mean(
-        self,
-        state: State,
-        transform: Float64Array,
-        latent_mean: Float64Array,
-        start: float,
-        pose_mean: Float64Array | None,
-    ) -> tuple[State, Sums]:
-        """Take turn and centring back, and orthogonalise what was before."""
+    def _keep_mean(self, state: State, start: float) -> tuple[State, Sums]:
+        """Orthogonalise what is there, where mean and centre are not improved."""
         logger.info("The mean and the centre of the latents stay as they are")
-        back: Float64Array = np.linalg.inv(transform).astype(np.float64, copy=False)
-        self.sites.ask("transform_latents", move=Move(back, latent_mean, pose=pose_mean))
         transform, turned = self._orthogonalise(state)
         self.sites.publish(turned.parameters)
         derivatives = self.sites.ask("shape_derivatives", move=Move.turning(transform))

@@ -21,6 +21,7 @@ from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.arrays.typing import Array
 from anamorph.fitting.em import Fit
 from anamorph.fitting.regularisation import Regularisation
+from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.run import Checkpoints, Ending, Progress, run_fit
 from anamorph.fitting.sites import OwnSites
 from anamorph.fitting.state import State
@@ -150,11 +151,14 @@ def run_levels(
     state : State
     """
     state, latents, poses = None, None, None
+    # A fit of one grid without poses is the one of the paper.
+    is_relaxed = len(levels) > 1 or levels[-1].settings.has_poses
+    relaxation = Relaxation(levels[-1].n_iter if is_relaxed else 0)
     for number in range(first, len(levels)):
         settings = levels[number].settings
         sites = open_sites(settings)
         checkpoints = open_checkpoints(sites, settings)
-        fit = Fit(sites, settings)
+        fit = Fit(sites, settings, relaxation=relaxation)
         if state is not None and latents is not None:
             sites.restore(latents, poses)
             state = fit.arrive(prolonged_state(state.beside(sites.namespace), settings))
