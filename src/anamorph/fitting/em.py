@@ -336,12 +336,17 @@ class Fit:
 
     def _relax(self, state: State) -> State:
         """Return the state with C as the next iteration penalises shape: see `relaxation`."""
-        firmness = self._relaxation.firmness(len(state.objective))
-        if firmness == self.regularisation.firmness:
+        n_done = len(state.objective)
+        firmness = self._relaxation.firmness(n_done)
+        if n_done:  # or a fit that resumes, to do more iterations than planned, would lose some
+            firmness = min(firmness, state.firmness)
+        if firmness != self.regularisation.firmness:
+            self.regularisation = Regularisation(self.settings, firmness)
+        if firmness == state.firmness:
             return state
-        self.regularisation = Regularisation(self.settings, firmness)
         energy = self.regularisation.basis_energy(state.parameters)
-        return replace(state, parameters=replace(state.parameters, basis_energy=energy))
+        parameters = replace(state.parameters, basis_energy=energy)
+        return replace(state, parameters=parameters, firmness=firmness)
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 

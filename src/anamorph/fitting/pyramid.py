@@ -249,7 +249,7 @@ def prolonged_state(state: State, settings: Settings) -> State:
         shape_basis=_by_columns(old.shape_basis, space, is_velocity=True),
         warp_version=0,  # from which the fit on the finer grid counts
     )
-    energy = Regularisation(settings).basis_energy(parameters)
+    energy = Regularisation(settings, state.firmness).basis_energy(parameters)
     parameters = replace(parameters, basis_energy=energy)
     # Where the coarse grid could not be improved any more, the finer one can.
     begins = (*state.level_begins, len(state.objective))
