@@ -151,9 +151,7 @@ def run_levels(
     state : State
     """
     state, latents, poses = None, None, None
-    # A fit of one grid without poses is the one of the paper.
-    is_relaxed = len(levels) > 1 or levels[-1].settings.has_poses
-    relaxation = Relaxation(levels[-1].n_iter if is_relaxed else 0)
+    relaxation = Relaxation.of(levels[-1].settings, levels[-1].n_iter)
     for number in range(first, len(levels)):
         settings = levels[number].settings
         sites = open_sites(settings)

@@ -12,7 +12,7 @@ is approximate, and where it had to improve F by itself it would be halved again
 same reason steps that were halved soon get longer again. F is still never lower than before.
 
 With the same penalty at the end, images with poses get a higher objective in 8 iterations than they
-would in 60 without (`docs/alignment.md`). Fits on one grid without poses are those of the paper.
+would in 60 without (`docs/alignment.md`). Fits without poses are those of the paper.
 
 A constant factor of L^v changes no geodesic: sites need not know of it.
 """
@@ -20,6 +20,8 @@ A constant factor of L^v changes no geodesic: sites need not know of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from anamorph.model.settings import Settings
 
 _FIRMEST = 30.0  # f_0
 _FIRST_ROUNDS = 3
@@ -38,6 +40,21 @@ class Relaxation:
     """
 
     n_iter: int = 0
+
+    @classmethod
+    def of(cls, settings: Settings, n_iter: int) -> Relaxation:
+        """Return that of a fit: of images with poses, and none of others.
+
+        Poses have explained what is out of place. In images without them, appearance that comes
+        first explains it, and the mean shows everything twice.
+
+        Parameters
+        ----------
+        settings : Settings
+        n_iter : int
+            On all grids together.
+        """
+        return cls(n_iter if settings.has_poses else 0)
 
     def firmness(self, n_done: int) -> float:
         """Return the factor of the penalty in the next iteration.
