@@ -11,8 +11,8 @@ What relaxing adds to F may be lost again by the step of the shape basis that fo
 is approximate, and where it had to improve F by itself it would be halved again and again. For the
 same reason steps that were halved soon get longer again. F is still never lower than before.
 
-With the same penalty at the end, images with poses get a higher objective in 8 iterations than they
-would in 60 without (`docs/alignment.md`). Fits without poses are those of the paper.
+With the same penalty at the end, tissue maps with poses get a higher objective in 8 iterations than
+in 60 without (`docs/alignment.md`). Fits without poses are those of the paper.
 
 A constant factor of L^v changes no geodesic: sites need not know of it.
 """
@@ -43,10 +43,11 @@ class Relaxation:
 
     @classmethod
     def of(cls, settings: Settings, n_iter: int) -> Relaxation:
-        """Return that of a fit: of images with poses, and none of others.
+        """Return that of a fit: of images with poses and without noise, and none of others.
 
         Poses have explained what is out of place. In images without them, appearance that comes
-        first explains it, and the mean shows everything twice.
+        first explains it, and the mean shows everything twice. Where noise is estimated, it is
+        large at first: penalties are firm by themselves, and relax as residuals get smaller.
 
         Parameters
         ----------
@@ -54,7 +55,8 @@ class Relaxation:
         n_iter : int
             On all grids together.
         """
-        return cls(n_iter if settings.has_poses else 0)
+        is_relaxed = settings.has_poses and not settings.likelihood.has_noise
+        return cls(n_iter if is_relaxed else 0)
 
     def firmness(self, n_done: int) -> float:
         """Return the factor of the penalty in the next iteration.
