@@ -2,10 +2,13 @@
 
 Faces, slices of brains and label maps of hippocampi are read from a folder that holds them as .npz
 files; without one, label maps that are drawn here take their place. Objectives of two fits do not
-compare, since they add up gains from where each grid began: the evidence of the images does.
+compare, since they add up gains from where each grid began: the evidence of the images does, and
+better still that of images which took no part. A fit that knows its own images better may know
+others worse.
 
     python -m benchmarks.pyramid FOLDER              # all three, 20 iterations
     python -m benchmarks.pyramid FOLDER --images 40  # of each, to be quick
+    python -m benchmarks.pyramid FOLDER --images 40 --held-out 24
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, help="with the files; none: drawn images")
     parser.add_argument("--images", type=int, default=None, help="at most so many; all by default")
+    parser.add_argument("--held-out", type=int, default=0, help="of the others, to score as well")
     parser.add_argument("--components", type=int, default=16)
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--levels", default="auto")
@@ -65,11 +69,17 @@ def main() -> None:
     for kind in kinds:
         if asked.only in (None, kind.__name__):
             images, options = kind(asked.folder)
-            compare(kind.__name__, images[: asked.images], options, asked)
+            some = images[: asked.images]
+            others = images[len(some) :][: asked.held_out]
+            compare(kind.__name__, some, others, options, asked)
 
 
 def compare(
-    name: str, images: np.ndarray, options: dict[str, Any], asked: argparse.Namespace
+    name: str,
+    images: np.ndarray,
+    others: np.ndarray,
+    options: dict[str, Any],
+    asked: argparse.Namespace,
 ) -> None:
     """Fit both, and print how they end."""
     levels = asked.levels if asked.levels == "auto" else int(asked.levels)
@@ -90,6 +100,12 @@ def compare(
         f"  {len(images)} {name} of {shape}, K = {asked.components}: evidence per image "
         f"{before:.6g} alone, {after:.6g} coarse to fine: {after - before:+.4g} (not lower)"
     )
+    if len(others):
+        before, after = (model.score(others) for model, *_ in (alone, through))
+        print(
+            f"    of {len(others)} others: {before:.6g} alone, {after:.6g} coarse to fine: "
+            f"{after - before:+.4g}"
+        )
     print(
         f"    time {through[1] / alone[1]:.2f} of {alone[1]:.0f} s on processors, "
         f"{through[2] / alone[2]:.2f} of {alone[2]:.0f} s on the clock (0.5)"

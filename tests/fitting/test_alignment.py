@@ -179,7 +179,13 @@ def test_a_stored_model_finds_the_same_poses(moved, fitted, tmp_path):
 def test_a_fit_resumes_with_its_poses(moved, tmp_path):
     images, path = moved[0], tmp_path / "checkpoint.safetensors"
     whole = model().fit(images)
-    model(n_iter=2).fit(images, checkpoint=path)
+
+    def stop(progress):
+        if progress.n_done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model().fit(images, checkpoint=path, callback=stop)
     resumed = model().fit(images, checkpoint=path)
     np.testing.assert_allclose(resumed.poses_, whole.poses_, atol=1e-5)
     np.testing.assert_allclose(resumed.mean_, whole.mean_, atol=1e-4)

@@ -43,6 +43,7 @@ from anamorph.fitting.objective import (
     joint_log_probability,
 )
 from anamorph.fitting.regularisation import BasisName, Regularisation, stepped
+from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.sites import Sites
 from anamorph.fitting.state import State, Turn
 from anamorph.fitting.sums import Move, Sums
@@ -64,7 +65,7 @@ _POSE_STEPS = 2
 _RESIDUAL_STEPS = 6  # in an iteration
 _RESIDUAL_ROUNDS, _RESIDUAL_STEPS_AFTER = 5, 10  # after a fit
 _LEAST_ENERGY = 1e-9
-_STEP_GROWTH = 1.1
+_FARTHEST_MEAN_POSE = 0.25  # voxels that a mean pose may move some voxel
 _LEAST_SCATTER = 1e-8
 
 
@@ -91,6 +92,8 @@ class Fit:
     judge : callable, optional
         Given F before and after a step, tells whether the step is taken. By default it is unless F
         falls by more than rounding.
+    relaxation : Relaxation, optional
+        How firm the penalty of shape is at first; by default no firmer than later.
     """
 
     def __init__(
@@ -98,9 +101,11 @@ class Fit:
         sites: Sites,
         settings: Settings,
         judge: Callable[[float, float], bool] = lambda before, after: not falls(before, after),
+        relaxation: Relaxation | None = None,
     ) -> None:
         self.sites = sites
         self.settings = settings
+        self._relaxation = relaxation or Relaxation()
         self._is_good = judge
         self.regularisation = Regularisation(settings)
         self._warp_version = 0
@@ -127,8 +132,8 @@ class Fit:
             mean, precision, background = Alignment(
                 self.sites, self.settings, self._starting_mean
             ).start()
-            return self.start_from(mean, precision, seed, background)
-        return self.start_from(*self._starting_mean(moments), seed)
+            return self._find_modes(self.start_from(mean, precision, seed, background))
+        return self._find_modes(self.start_from(*self._starting_mean(moments), seed))
 
     def start_from(
         self,
@@ -170,6 +175,20 @@ class Fit:
             log_determinant_sum=0.0,
         )
         return State(parameters, latents)
+
+    def _find_modes(self, state: State) -> State:
+        """Return the state after some rounds without warps, where the fit is relaxed."""
+        if not self.settings.layout.n_appearance:
+            return state
+        for _ in range(self._relaxation.n_first_rounds):
+            before, derivatives = self._try(
+                "appearance_derivatives", state.parameters, state.latents
+            )
+            state, before = self._update_appearance_basis(state, before, derivatives)
+            state, before, latent_mean = self._update_latents(state, before)
+            state, _ = self._update_mean(state, before, latent_mean, before)
+        # The latents have been turned, and no warp was shot before.
+        return replace(state, turn=None, objective=())
 
     def arrive(self, state: State) -> State:
         """Return a state that was learnt on a coarser grid with what this grid shows at once.
@@ -331,6 +350,7 @@ class Fit:
         start = before = self._joint(
             shape_derivatives.scalar("log_likelihood"), state.parameters, state.latents
         )
+        state = self._relax(state)
         state, before, appearance_derivatives = self._update_shape_basis(
             state, before, shape_derivatives
         )
@@ -339,10 +359,27 @@ class Fit:
         pose_mean = None
         if self.settings.has_poses:
             state, before, pose_mean = self._update_poses(state, before)
+            # To move the mean image is to interpolate it, which blurs it: only if it is worth it.
+            if self.settings.frame.motion(pose_mean[None])[0] <= _FARTHEST_MEAN_POSE:
+                pose_mean = None
         if self.settings.residual == INSIDE and len(state.objective) >= MODES_FIRST:
             state, before, price = self._update_residuals(state, before, _RESIDUAL_STEPS)
             start += price  # which F does not know
         return self._update_mean(state, before, latent_mean, start, pose_mean)
+
+    def _relax(self, state: State) -> State:
+        """Return the state with C as the next iteration penalises shape: see `relaxation`."""
+        n_done = len(state.objective)
+        firmness = self._relaxation.firmness(n_done)
+        if n_done:  # or a fit that resumes, to do more iterations than planned, would lose some
+            firmness = min(firmness, state.firmness)
+        if firmness != self.regularisation.firmness:
+            self.regularisation = Regularisation(self.settings, firmness)
+        if firmness == state.firmness:
+            return state
+        energy = self.regularisation.basis_energy(state.parameters)
+        parameters = replace(state.parameters, basis_energy=energy)
+        return replace(state, parameters=parameters, firmness=firmness)
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 
@@ -354,7 +391,7 @@ class Fit:
             "shape", state, before, derivatives, "appearance_derivatives"
         )
         if parameters is not state.parameters:
-            step = min(1.0, _STEP_GROWTH * step)
+            step = min(1.0, self._relaxation.step_growth * step)
         return replace(state, parameters=parameters, step=step), after, answer
 
     def _update_appearance_basis(
@@ -376,7 +413,7 @@ class Fit:
         """
         old, columns = state.parameters, self.settings.layout.columns(name)
         weights = self._basis_weights(state.latents)[columns, columns]
-        step = state.step
+        step = 1.0 if name == "appearance" and self._relaxation.is_on else state.step
         if len(weights):
             direction = self.regularisation.basis_direction(
                 name, old.basis(name), derivatives, weights
@@ -549,7 +586,11 @@ class Fit:
                 end = replace(turned, parameters=candidate)
                 gain = after - start + self._gain_of_turn(replace(state, latents=centred), end)
                 return self._with_objective(end, derivatives, gain), derivatives
-        return self._keep_mean(state, transform, latent_mean, start, pose_mean)
+        back: Float64Array = np.linalg.inv(transform).astype(np.float64, copy=False)
+        self.sites.ask("transform_latents", move=Move(back, latent_mean, pose=pose_mean))
+        if pose_mean is not None:  # which blurs the mean: perhaps it can be improved where it is
+            return self._update_mean(state, before, latent_mean, start)
+        return self._keep_mean(state, start)
 
     def _mean_direction(self, parameters: Parameters, centring: Move) -> Float32Array:
         """Return (H^mu + N L)^-1 (g^mu + N L mu), (C, *space), of centred latents."""
@@ -560,18 +601,9 @@ class Fit:
             parameters.mean, gradient, hessian, derivatives.n_images
         ).astype(np.float32)
 
-    def _keep_mean(
-        self,
-        state: State,
-        transform: Float64Array,
-        latent_mean: Float64Array,
-        start: float,
-        pose_mean: Float64Array | None,
-    ) -> tuple[State, Sums]:
-        """Take turn and centring back, and orthogonalise what was before."""
+    def _keep_mean(self, state: State, start: float) -> tuple[State, Sums]:
+        """Orthogonalise what is there, where mean and centre are not improved."""
         logger.info("The mean and the centre of the latents stay as they are")
-        back: Float64Array = np.linalg.inv(transform).astype(np.float64, copy=False)
-        self.sites.ask("transform_latents", move=Move(back, latent_mean, pose=pose_mean))
         transform, turned = self._orthogonalise(state)
         self.sites.publish(turned.parameters)
         derivatives = self.sites.ask("shape_derivatives", move=Move.turning(transform))

@@ -34,10 +34,12 @@ class Regularisation:
     Parameters
     ----------
     settings : Settings
+    firmness : float, default 1
+        Factor of the penalty of shape.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, firmness: float = 1.0) -> None:
+        self.settings, self.firmness = settings, firmness
 
     def basis_energy(self, parameters: Parameters) -> Float64Array:
         """Return C = Wv' Lv Wv + Wa' La Wa, (K, K)."""
@@ -141,7 +143,7 @@ class Regularisation:
 
     def _penalty(self, name: BasisName) -> tuple[float, ...]:
         if name == "shape":
-            return self.settings.shape_penalty
+            return tuple(self.firmness * weight for weight in self.settings.shape_penalty)
         return self.settings.appearance_penalty
 
 

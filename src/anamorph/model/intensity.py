@@ -97,6 +97,7 @@ class _Search:
         self._pairs_seen = self._cosines.gram(self._seen)
         deviations = _GAIN_DEVIATION / (1 + self._cosines.squared_orders)
         self._weights = beside(self._image, 1 / deviations**2, np.float64)
+        self._prior = beside(self._image, np.diag(1 / deviations**2), np.float64)
         self._start()
 
     def _start(self) -> None:
@@ -127,7 +128,7 @@ class _Search:
         curve_offset = precision * _sum(square) + self._offset_weight
         mixed = precision[:, None] * self._cosines.sums(square * shifted)
         curve = precision[:, None, None] * self._cosines.gram(matched * matched)
-        curve += self._pairs_seen + np.eye(len(self._weights)) * self._weights
+        curve += self._pairs_seen + self._prior
         # The offset is eliminated first: it has another unit than the coefficients.
         curve -= mixed[:, :, None] * (mixed / curve_offset[:, None])[:, None]
         slope -= mixed * (slope_offset / curve_offset)[:, None]
