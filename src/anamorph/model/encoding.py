@@ -263,13 +263,12 @@ def encode(
     start = generator.known_latents() if start is None else start
     if start is None:
         seen = generator.unposed(images)
-        guess, value = best_guesses(generator, seen)
+        nothing, value = best_guesses(generator, seen, 1)
         known = value if seen is images else None  # interpolated images have other values
-        descent = Descent(generator, images, guess, known, exact_curvature=exact_curvature)
+        descent = Descent(generator, images, nothing, known, exact_curvature=exact_curvature)
         if known is None:
-            descent.visit(guess)
-        mean = np.repeat(generator.guesses.warped[:1], len(images), axis=0)
-        descent.visit(generator.guesses.regressed(generator.comparable(seen, mean)[0]))
+            descent.visit(nothing)
+        descent.visit(regressed_latents(generator, seen))
     else:
         descent = Descent(generator, images, start, exact_curvature=exact_curvature)
         descent.visit(start)
@@ -285,10 +284,25 @@ def encode(
     return Encoded(descent.latents, log_evidence, descent.n_shootings, covariance)
 
 
-def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Float64Array]:
+def regressed_latents(generator: Generator, images: Array) -> Float64Array:
+    """Return what a regression on images (N, C, *space) says of their latents, (N, K)."""
+    mean = np.repeat(generator.guesses.warped[:1], len(images), axis=0)
+    return generator.guesses.regressed(generator.comparable(images, mean)[0])
+
+
+def best_guesses(
+    generator: Generator, images: Array, n_guesses: int | None = None
+) -> tuple[Float64Array, Float64Array]:
     """Return for each image (N, C, *space) the most probable guess.
 
     Guesses are warped once for all images, so that looking at them costs no shooting.
+
+    Parameters
+    ----------
+    generator : Generator
+    images : (N, C, *space)
+    n_guesses : int, optional
+        How many to look at: all by default, and with 1 the mean alone.
 
     Returns
     -------
@@ -296,17 +310,19 @@ def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Flo
     value : (N,)
         ln p(f | z) - z'Pz/2 of the guess.
     """
-    guesses = generator.guesses
+    latents, all_warped = (
+        each[:n_guesses] for each in (generator.guesses.latents, generator.guesses.warped)
+    )
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
-    mean = np.repeat(guesses.warped[:1], len(images), axis=0)
+    mean = np.repeat(all_warped[:1], len(images), axis=0)
     images, density = generator.comparable(images, mean)
-    values = array_namespace(images).empty((len(images), len(guesses.latents)))
-    for m, warped in enumerate(guesses.warped):
+    values = array_namespace(images).empty((len(images), len(latents)))
+    for m, warped in enumerate(all_warped):
         repeated = np.repeat(warped[None], len(images), axis=0)
         values[:, m] = likelihood.log_likelihood(repeated, images, precision) + density
     values *= generator.settings.decimation
-    values += generator.log_prior(guesses.latents)
-    best: Float64Array = guesses.latents[values.argmax(axis=1)]
+    values += generator.log_prior(latents)
+    best: Float64Array = latents[values.argmax(axis=1)]
     return best, values.max(axis=1)
 
 
@@ -314,7 +330,7 @@ def second_starts(generator: Generator, images: Array) -> Float64Array:
     """Return the latents (N, K) that `encode` looks at and does not start from."""
     seen = generator.unposed(images)
     guess, value = best_guesses(generator, seen)
-    regressed = generator.guesses.regressed(seen)
+    regressed = regressed_latents(generator, seen)
 
     def value_of(latents: Float64Array) -> Float64Array:
         appearance, displacement = generator.appearance(latents), generator.displacement(latents)
