@@ -222,11 +222,11 @@ def encode(
     generator: Generator,
     images: Array,
     max_shootings: int = 60,
-    tolerance: float = 0.004,
+    tolerance: float = 0.006,
     start: Float64Array | None = None,
     *,
     second_start: bool = False,
-    exact_curvature: bool = False,
+    exact_curvature: bool = True,
     with_covariance: bool = False,
 ) -> Encoded:
     """Find the most probable latents of images (N, C, *space).
@@ -242,15 +242,16 @@ def encode(
     max_shootings : int
         Per image, 60 by default.
     tolerance : float
-        In nats, 0.004 by default.
+        In nats, 0.006 by default.
     start : (N, K), optional
-        Latents to start from. By default the better of two: what a regression on the image says,
-        and the most probable of the model's own guesses.
+        Latents to start from. By default those that a regression on the image says, or the mean
+        if that is more probable.
     second_start : bool
-        Whether to start from the worse of the two instead, which may end in a better optimum.
+        Whether to start from the most probable of the model's own guesses instead, which may end
+        in a better optimum; not by default.
     exact_curvature : bool
-        Whether evidence and covariance use the exact effect of the latents on the image, found by
-        K more shootings, or the approximate effect that steps are made with, as is the default.
+        Whether steps, evidence and covariance use the exact effect of the latents on the image,
+        found by K more shootings, as is the default, or the approximate effect of Algorithm 7.
     with_covariance : bool
         Whether to return the covariances S_n too; not by default.
 
@@ -327,17 +328,5 @@ def best_guesses(
 
 
 def second_starts(generator: Generator, images: Array) -> Float64Array:
-    """Return the latents (N, K) that `encode` looks at and does not start from."""
-    seen = generator.unposed(images)
-    guess, value = best_guesses(generator, seen)
-    regressed = regressed_latents(generator, seen)
-
-    def value_of(latents: Float64Array) -> Float64Array:
-        appearance, displacement = generator.appearance(latents), generator.displacement(latents)
-        found = generator.log_likelihood(appearance, displacement, images)
-        return found + generator.log_prior(latents)
-
-    if seen is not images:  # interpolated images have other values
-        value = value_of(guess)
-    second: Float64Array = np.where((value_of(regressed) > value)[:, None], guess, regressed)
-    return second
+    """Return the latents (N, K) to try besides those of the regression: the best guesses."""
+    return best_guesses(generator, generator.unposed(images))[0]

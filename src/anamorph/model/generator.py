@@ -360,13 +360,14 @@ class Generator:
             found[:, layout.appearance] += _rows(pushed) @ _rows(parameters.appearance_basis).T
         return found
 
-    def exact_hessian(
+    def tangent_derivatives(
         self, latents: Float64Array, hessian: Float64Array, images: Array
-    ) -> Float64Array:
-        """Return J'HJ + P, (N, K, K), with J what latents do to the warped image, exactly.
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return J'g, (N, K), and J'HJ, (N, K, K), with J what latents do to the warped image.
 
         Columns of J are differences between the warped images of z and of latents a small step
-        away, along the axes of the posterior that an approximate Hessian gives: K shootings.
+        away, along the axes of the posterior that an approximate Hessian gives: K shootings. Other
+        than the approximate effects of `latent_derivatives`, they are exact up to that step.
 
         Parameters
         ----------
@@ -383,20 +384,22 @@ class Generator:
             moved = latents + _TANGENT_LENGTH * axes[:, :, k]
             there = self.warp(self.appearance(moved), self.displacement(moved))
             effects[:, k] = (there - here) / np.float32(_TANGENT_LENGTH)
-        products = self._curvature(
+        slopes, products = self._own_derivatives(
             effects, self.warped_derivatives(appearance, displacement, images)
         )
         inverse = np.linalg.inv(axes)
-        result: Float64Array = inverse.swapaxes(1, 2) @ products @ inverse + self.prior_of(latents)
-        return result
+        back = inverse.swapaxes(1, 2)
+        return (back @ slopes[..., None])[..., 0], back @ products @ inverse
 
-    def _curvature(self, effects: Array, warped: Derivatives) -> Float64Array:
-        """Return J'HJ, (N, K, K), given J, (N, K, C, *space): each image has a basis of its own."""
+    def _own_derivatives(
+        self, effects: Array, warped: Derivatives
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return J'g and J'HJ, given J, (N, K, C, *space): each image has a basis of its own."""
         n_images, n_latents, n_channels, *space = effects.shape
         xp, n_dims, n_voxels = array_namespace(effects), len(space), math.prod(space)
         no_motion = xp.zeros((0, n_dims, n_voxels), effects.dtype)
         no_slopes = xp.zeros((1, n_channels, n_dims, n_voxels), effects.dtype)
-        gradient = xp.empty((n_images, n_latents))
+        gradient: Float64Array = xp.empty((n_images, n_latents))
         products: Float64Array = xp.empty((n_images, n_latents, n_latents))
         g, h = _flat(warped.gradient), _flat(warped.hessian)
         multiply = kernels_for(effects, _CHAIN_RULES).latent_derivatives
@@ -406,7 +409,7 @@ class Generator:
                 *(_flat(effects[n]), no_motion, n_latents, no_slopes),
                 *(g[one], h[one], gradient[one], products[one]),
             )
-        return products
+        return gradient, products
 
     def expected_images(
         self, latents: Float64Array, *, warped: bool = True, coloured: bool = True

@@ -56,7 +56,7 @@ def find_posterior(generator: Generator, images: Array, *, fitted: bool = False)
         Whether to fit the Gaussian where the mass of the posterior is (see `curvature`), which
         takes some 8K shootings; by default it has the curvature of the mode.
     """
-    latents = encode(generator, images).latents
+    latents = encode(generator, images, exact_curvature=False).latents
     here = propose(generator, images, latents, generator.displacement(latents))
     if fitted:
         return Posterior(*fit_gaussian(generator, images, latents, here.covariance))
