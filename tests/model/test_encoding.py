@@ -314,6 +314,35 @@ def test_shootings_are_counted(monkeypatch):
     assert per_image * len(images) <= n_shot["displacement"] <= 2 * per_image * len(images)
 
 
+def test_where_tangents_overflow_the_approximate_curvature_stays(monkeypatch):
+    settings, parameters, _, images = simulated.random_problem("poisson")
+    generator = Generator(settings, parameters)
+    tangents = Generator.tangent_derivatives
+
+    def overflowing(self, latents, hessian, some):
+        gradient, found = tangents(self, latents, hessian, some)
+        found[0] = np.inf
+        return gradient, found
+
+    monkeypatch.setattr(Generator, "tangent_derivatives", overflowing)
+    encoded = encode(generator, images[:1], with_covariance=True)
+    monkeypatch.undo()
+    plain = encode(generator, images[:1], with_covariance=True, exact_curvature=False)
+    assert np.isfinite(encoded.log_evidence).all()
+    assert np.allclose(encoded.covariance, plain.covariance, rtol=0.5)
+
+
+def test_latents_are_regressed_from_images():
+    """What a regression says explains most of the latents of other images than it learnt from."""
+    settings, parameters, _, _ = simulated.random_problem("gaussian", missing=0.0)
+    sure = replace(parameters, noise_precision=1e4 * np.ones_like(parameters.noise_precision))
+    generator = Generator(settings, sure)
+    latents = 0.2 * np.random.default_rng(5).standard_normal((20, settings.layout.n_latents))
+    images = generator.expected_images(latents)
+    found = generator.guesses.regressed(images)
+    assert np.square(found - latents).sum() < 0.3 * np.square(latents).sum()
+
+
 # ---- exact derivatives
 
 

@@ -186,7 +186,8 @@ class Descent:
     def _find_curvature(self, images: IntArray) -> Float64Array:
         """Replace Hessians of some images by those from exact effects of the latents.
 
-        Returns the gradients (n, K) from the same effects.
+        Returns the gradients (n, K) from the same effects. Where a shooting from far away leaves
+        what numbers can hold, as counts may, the approximate Hessian and gradient stay.
         """
         latents = self.latents[images]
         if not len(images):
@@ -195,9 +196,12 @@ class Descent:
         gradient, hessian = self._generator.only(images).tangent_derivatives(
             latents, self.hessian[images], self._images[images]
         )
-        self.hessian[images] = hessian + prior
+        is_sound = _is_positive(hessian + prior) & np.isfinite(gradient).all(axis=1)
+        keep = np.flatnonzero(is_sound)
+        self.hessian[images[keep]] = hessian[keep] + prior
         self._curved_at[images] = latents
-        return gradient + latents @ prior
+        exact = gradient + latents @ prior
+        return cast(Float64Array, np.where(is_sound[:, None], exact, self._gradient[images]))
 
     def _metric(self, active: IntArray) -> Float64Array:
         """Return the Hessian corrected by all pairs that are remembered, (n, K, K)."""
@@ -297,6 +301,13 @@ def corrected_metric(
 
 def _outer(vectors: Float64Array) -> Float64Array:
     return vectors[:, :, None] * vectors[:, None, :]
+
+
+def _is_positive(matrices: Float64Array) -> BoolArray:
+    """Tell which symmetric matrices (N, K, K) are finite and positive definite, up to rounding."""
+    is_finite = np.isfinite(matrices).all(axis=(1, 2))
+    values = np.linalg.eigvalsh(np.where(is_finite[:, None, None], matrices, 0))
+    return cast(BoolArray, values[:, 0] > 1e-14 * values[:, -1])
 
 
 def _decrement(gradient: Float64Array, metric: Float64Array) -> Float64Array:
