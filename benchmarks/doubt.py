@@ -6,8 +6,8 @@ Models of the ten digits are learnt from the first n training images of MNIST, a
 end of the training images, which no model has seen, are classified. Test digits are not looked
 at, so that what is chosen here can be tried on them. Where several classes are nearly as probable,
 their evidence is found again: from a second start, by the average curvature of the posterior, and
-by importance sampling. The numbers of images are for two minutes on one core; errors tell ways apart
-only with thousands of images, for which a GPU is there (--n 5000 --unseen 10000 --device cuda).
+by importance sampling. The numbers of images are for two minutes on one core; errors tell ways
+apart only with thousands of images (--n 5000 --unseen 10000 --device cuda).
 """
 
 from __future__ import annotations

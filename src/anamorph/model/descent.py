@@ -305,9 +305,10 @@ def _outer(vectors: Float64Array) -> Float64Array:
 
 def _is_positive(matrices: Float64Array) -> BoolArray:
     """Tell which symmetric matrices (N, K, K) are finite and positive definite, up to rounding."""
-    is_finite = np.isfinite(matrices).all(axis=(1, 2))
+    is_finite: BoolArray = np.asanyarray(np.isfinite(matrices).all(axis=(1, 2)))
     values = np.linalg.eigvalsh(np.where(is_finite[:, None, None], matrices, 0))
-    return cast(BoolArray, values[:, 0] > 1e-14 * values[:, -1])
+    is_positive: BoolArray = values[:, 0] > 1e-14 * values[:, -1]
+    return is_positive
 
 
 def _decrement(gradient: Float64Array, metric: Float64Array) -> Float64Array:

@@ -311,9 +311,8 @@ def best_guesses(
     value : (N,)
         ln p(f | z) - z'Pz/2 of the guess.
     """
-    latents, all_warped = (
-        each[:n_guesses] for each in (generator.guesses.latents, generator.guesses.warped)
-    )
+    latents = generator.guesses.latents[:n_guesses]
+    all_warped = generator.guesses.warped[:n_guesses]
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
     mean = np.repeat(all_warped[:1], len(images), axis=0)
     images, density = generator.comparable(images, mean)

@@ -239,7 +239,8 @@ class Predictor:
         def fill(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             is_missing, here = np.isnan(observed), located(generator, observed)
-            expected, variance = expect_images(here, find_posterior(here, observed))
+            posterior = find_posterior(here, observed, exact_curvature=False)
+            expected, variance = expect_images(here, posterior)
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
