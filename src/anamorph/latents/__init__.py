@@ -9,7 +9,7 @@ from anamorph.latents.prior import (
     draw_latents,
     mode_standard_deviations,
     prior_precision,
-    ridge_regression,
+    ridge_weights,
     starting_latents,
     whitening,
 )
@@ -30,7 +30,7 @@ __all__ = [
     "mode_standard_deviations",
     "orthogonalising_transform",
     "prior_precision",
-    "ridge_regression",
+    "ridge_weights",
     "starting_latents",
     "whitening",
     "wishart_part",

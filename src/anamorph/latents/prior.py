@@ -79,29 +79,31 @@ def draw_latents(precision: ArrayLike, n_samples: int, generator: np.random.Gene
     return np.asarray(np.linalg.solve(factor.T, noise.T).T, dtype=np.float64)
 
 
-def ridge_regression(features: ArrayLike, latents: ArrayLike) -> Matrix:
-    """Return the matrix R, (K, V), with which R x is about the latents of features x.
+def ridge_weights(gram: ArrayLike, latents: ArrayLike) -> Matrix:
+    """Return the weights a, (M, K), with which sum_m a_m k(x, x_m) is about the latents of x.
 
-    The weight of the ridge is the one of 25 that predicts each row best from all others.
+    The weight of the ridge is the one of 33 that predicts each example best from all others.
 
     Parameters
     ----------
-    features : array_like, (M, V)
-        Rows x, centred; V may be much larger than M.
+    gram : array_like, (M, M)
+        k(x_m, x_n): products of examples with each other, or of functions of them.
     latents : array_like, (M, K)
+        Those of the examples.
     """
-    features, latents = np.asarray(features, np.float64), np.asarray(latents, np.float64)
-    variances, axes = np.linalg.eigh(features @ features.T)
+    gram, latents = np.asarray(gram, np.float64), np.asarray(latents, np.float64)
+    variances, axes = np.linalg.eigh(gram)
     if not variances[-1] > 0:
-        return np.zeros((latents.shape[1], features.shape[1]))
+        return np.zeros_like(latents)
+    variances = np.maximum(variances, 0)
     turned = axes.T @ latents
-    errors, weights = [], variances[-1] * np.geomspace(1e-6, 1, 25)
-    for weight in weights:
-        kept = variances / (variances + weight)
+    errors, ridges = [], variances[-1] * np.geomspace(1e-8, 1, 33)
+    for ridge in ridges:
+        kept = variances / (variances + ridge)
         residual = latents - axes @ (kept[:, None] * turned)
         errors.append(np.sum((residual / (1 - (axes**2) @ kept)[:, None]) ** 2))
-    weight = weights[int(np.argmin(errors))]
-    return np.asarray((axes @ (turned / (variances + weight)[:, None])).T @ features)
+    ridge = ridges[int(np.argmin(errors))]
+    return np.asarray(axes @ (turned / (variances + ridge)[:, None]))
 
 
 def starting_latents(seed: int, identities: Sequence[int | str], n_components: int) -> Matrix:

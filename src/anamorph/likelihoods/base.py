@@ -129,6 +129,10 @@ class Likelihood(ABC):
         """
         return expected
 
+    def regressors(self, images: Array) -> Array:
+        """Return what of images (N, C, *space) to regress latents on: here, themselves."""
+        return images
+
     @abstractmethod
     def variance(self, expected: Array, noise_variance: Array) -> Array:
         """Return the variance of each voxel, in a shape that goes with that of expected images.

@@ -106,6 +106,10 @@ class Poisson(IndependentChannels):
     def link(self, expected: Array) -> Array:  # noqa: D102
         return np.log(np.maximum(expected, np.exp(-_MOST)))
 
+    def regressors(self, images: Array) -> Array:
+        """Return ln(f + 1/2): counts of a model's own images differ by orders of magnitude."""
+        return np.log(images + np.float32(0.5))
+
     def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
         return expected
 

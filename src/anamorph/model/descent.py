@@ -27,7 +27,7 @@ _SHORTEST_STEP = 0.01  # the least that later ones may go
 _FARTHEST = 1.5  # standard deviations from where a Hessian is from
 _MOST_PAIRS = 12  # that are remembered
 _SHOOTINGS_PER_STEP = 2  # there, and back for the gradient
-_DAMPING = 0.2  # the least curvature along a step, as a share of what the metric expects
+_DAMPING = 0.5  # the least curvature along a step, as a share of what the metric expects
 
 
 class Descent:
@@ -43,7 +43,8 @@ class Descent:
         The value there; by default any visit is better.
     exact_curvature : bool
         Whether Hessians come from the exact effect of the latents on the image once gradients are
-        exact, at the cost of K shootings; by default they do not.
+        exact, at the cost of K shootings; by default they do not. The first exact gradient comes
+        with them.
 
     Attributes
     ----------
@@ -72,7 +73,7 @@ class Descent:
         self._generator, self._images = generator, images
         self._is_curvature_exact = exact_curvature and generator.settings.layout.n_shape > 0
         self.latents = latents.copy()
-        self.value = xp.full(number, -np.inf) if value is None else value
+        self.value = xp.full(number, -np.inf) if value is None else value.copy()
         self.hessian = xp.zeros((number, n_latents, n_latents)) + generator.prior_of(latents)
         self.decrement = xp.full(number, np.inf)
         self.n_shootings = xp.zeros(number, np.intp)
@@ -108,13 +109,16 @@ class Descent:
         trial.approximate(np.flatnonzero(accepted & ~(was_exact & self._is_curvature_exact)))
         is_near = accepted & (_decrement(trial.gradient, trial.hessian) < _SWITCH_AT)
         is_exact = was_exact | (must_return & self._is_known[active]) | is_near
-        self.n_shootings[active] += 1 + trial.make_exact(np.flatnonzero(is_exact))
+        starts = is_exact & ~was_exact  # from here on exact: tangents, if asked for, tell gradients
+        needs_adjoint = was_exact if self._is_curvature_exact else is_exact
+        self.n_shootings[active] += 1 + trial.make_exact(np.flatnonzero(needs_adjoint))
         self._learn(active, trial, np.flatnonzero(was_exact))
         self._judge(active, trial, accepted)
         self._move(active, trial, np.flatnonzero(accepted))
         self._is_exact[active] = is_exact
         if self._is_curvature_exact:
-            self._find_curvature(active[np.flatnonzero(is_exact & ~was_exact)])
+            images = active[np.flatnonzero(starts)]
+            self._gradient[images] = self._find_curvature(images)
         promised = _decrement(self._gradient[active], self._metric(active))
         self.decrement[active] = np.where(is_exact, promised, np.inf)
 
@@ -179,14 +183,25 @@ class Descent:
         curved = np.flatnonzero(trial.is_approximated)
         self.hessian[active[curved]] = trial.hessian[curved]
 
-    def _find_curvature(self, images: IntArray) -> None:
-        """Replace Hessians of some images by those from exact effects of the latents."""
-        if len(images):
-            latents = self.latents[images]
-            self.hessian[images] = self._generator.only(images).exact_hessian(
-                latents, self.hessian[images], self._images[images]
-            )
-            self._curved_at[images] = latents
+    def _find_curvature(self, images: IntArray) -> Float64Array:
+        """Replace Hessians of some images by those from exact effects of the latents.
+
+        Returns the gradients (n, K) from the same effects. Where a shooting from far away leaves
+        what numbers can hold, as counts may, the approximate Hessian and gradient stay.
+        """
+        latents = self.latents[images]
+        if not len(images):
+            return latents
+        prior = self._generator.prior_of(latents)
+        gradient, hessian = self._generator.only(images).tangent_derivatives(
+            latents, self.hessian[images], self._images[images]
+        )
+        is_sound = _is_positive(hessian + prior) & np.isfinite(gradient).all(axis=1)
+        keep = np.flatnonzero(is_sound)
+        self.hessian[images[keep]] = hessian[keep] + prior
+        self._curved_at[images] = latents
+        exact = gradient + latents @ prior
+        return cast(Float64Array, np.where(is_sound[:, None], exact, self._gradient[images]))
 
     def _metric(self, active: IntArray) -> Float64Array:
         """Return the Hessian corrected by all pairs that are remembered, (n, K, K)."""
@@ -286,6 +301,14 @@ def corrected_metric(
 
 def _outer(vectors: Float64Array) -> Float64Array:
     return vectors[:, :, None] * vectors[:, None, :]
+
+
+def _is_positive(matrices: Float64Array) -> BoolArray:
+    """Tell which symmetric matrices (N, K, K) are finite and positive definite, up to rounding."""
+    is_finite: BoolArray = np.asanyarray(np.isfinite(matrices).all(axis=(1, 2)))
+    values = np.linalg.eigvalsh(np.where(is_finite[:, None, None], matrices, 0))
+    is_positive: BoolArray = values[:, 0] > 1e-14 * values[:, -1]
+    return is_positive
 
 
 def _decrement(gradient: Float64Array, metric: Float64Array) -> Float64Array:

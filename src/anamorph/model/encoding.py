@@ -225,11 +225,11 @@ def encode(
     generator: Generator,
     images: Array,
     max_shootings: int = 60,
-    tolerance: float = 0.004,
+    tolerance: float = 0.006,
     start: Float64Array | None = None,
     *,
     second_start: bool = False,
-    exact_curvature: bool = False,
+    exact_curvature: bool = True,
     with_covariance: bool = False,
 ) -> Encoded:
     """Find the most probable latents of images (N, C, *space).
@@ -245,15 +245,16 @@ def encode(
     max_shootings : int
         Per image, 60 by default.
     tolerance : float
-        In nats, 0.004 by default.
+        In nats, 0.006 by default.
     start : (N, K), optional
-        Latents to start from. By default the better of two: what a regression on the image says,
-        and the most probable of the model's own guesses.
+        Latents to start from. By default those that a regression on the image says, or the mean
+        if that is more probable.
     second_start : bool
-        Whether to start from the worse of the two instead, which may end in a better optimum.
+        Whether to start from the most probable of the model's own guesses instead, which may end
+        in a better optimum; not by default.
     exact_curvature : bool
-        Whether evidence and covariance use the exact effect of the latents on the image, found by
-        K more shootings, or the approximate effect that steps are made with, as is the default.
+        Whether steps, evidence and covariance use the exact effect of the latents on the image,
+        found by K more shootings, as is the default, or the approximate effect of Algorithm 7.
     with_covariance : bool
         Whether to return the covariances S_n too; not by default.
 
@@ -266,13 +267,12 @@ def encode(
     start = generator.known_latents() if start is None else start
     if start is None:
         seen = generator.unposed(images)
-        guess, value = best_guesses(generator, seen)
+        nothing, value = best_guesses(generator, seen, 1)
         known = value if seen is images else None  # interpolated images have other values
-        descent = Descent(generator, images, guess, known, exact_curvature=exact_curvature)
+        descent = Descent(generator, images, nothing, known, exact_curvature=exact_curvature)
         if known is None:
-            descent.visit(guess)
-        mean = np.repeat(generator.guesses.warped[:1], len(images), axis=0)
-        descent.visit(generator.guesses.regressed(generator.comparable(seen, mean)[0]))
+            descent.visit(nothing)
+        descent.visit(regressed_latents(generator, seen))
     else:
         descent = Descent(generator, images, start, exact_curvature=exact_curvature)
         descent.visit(start)
@@ -288,10 +288,25 @@ def encode(
     return Encoded(descent.latents, log_evidence, descent.n_shootings, covariance)
 
 
-def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Float64Array]:
+def regressed_latents(generator: Generator, images: Array) -> Float64Array:
+    """Return what a regression on images (N, C, *space) says of their latents, (N, K)."""
+    mean = np.repeat(generator.guesses.warped[:1], len(images), axis=0)
+    return generator.guesses.regressed(generator.comparable(images, mean)[0])
+
+
+def best_guesses(
+    generator: Generator, images: Array, n_guesses: int | None = None
+) -> tuple[Float64Array, Float64Array]:
     """Return for each image (N, C, *space) the most probable guess.
 
     Guesses are warped once for all images, so that looking at them costs no shooting.
+
+    Parameters
+    ----------
+    generator : Generator
+    images : (N, C, *space)
+    n_guesses : int, optional
+        How many to look at: all by default, and with 1 the mean alone.
 
     Returns
     -------
@@ -299,32 +314,21 @@ def best_guesses(generator: Generator, images: Array) -> tuple[Float64Array, Flo
     value : (N,)
         ln p(f | z) - z'Pz/2 of the guess.
     """
-    guesses = generator.guesses
+    latents = generator.guesses.latents[:n_guesses]
+    all_warped = generator.guesses.warped[:n_guesses]
     likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
-    mean = np.repeat(guesses.warped[:1], len(images), axis=0)
+    mean = np.repeat(all_warped[:1], len(images), axis=0)
     images, density = generator.comparable(images, mean)
-    values = array_namespace(images).empty((len(images), len(guesses.latents)))
-    for m, warped in enumerate(guesses.warped):
+    values = array_namespace(images).empty((len(images), len(latents)))
+    for m, warped in enumerate(all_warped):
         repeated = np.repeat(warped[None], len(images), axis=0)
         values[:, m] = likelihood.log_likelihood(repeated, images, precision) + density
     values *= generator.settings.decimation
-    values += generator.log_prior(guesses.latents)
-    best: Float64Array = guesses.latents[values.argmax(axis=1)]
+    values += generator.log_prior(latents)
+    best: Float64Array = latents[values.argmax(axis=1)]
     return best, values.max(axis=1)
 
 
 def second_starts(generator: Generator, images: Array) -> Float64Array:
-    """Return the latents (N, K) that `encode` looks at and does not start from."""
-    seen = generator.unposed(images)
-    guess, value = best_guesses(generator, seen)
-    regressed = generator.guesses.regressed(seen)
-
-    def value_of(latents: Float64Array) -> Float64Array:
-        appearance, displacement = generator.appearance(latents), generator.displacement(latents)
-        found = generator.log_likelihood(appearance, displacement, images)
-        return found + generator.log_prior(latents)
-
-    if seen is not images:  # interpolated images have other values
-        value = value_of(guess)
-    second: Float64Array = np.where((value_of(regressed) > value)[:, None], guess, regressed)
-    return second
+    """Return the latents (N, K) to try besides those of the regression: the best guesses."""
+    return best_guesses(generator, generator.unposed(images))[0]

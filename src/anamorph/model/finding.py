@@ -54,8 +54,8 @@ def located(generator: Generator, images: Array) -> Generator:
         return generator
     posed = PosedGenerator.of(generator, find_poses(generator, images))
     for _ in range(_ROUNDS):
-        latents = encode(posed, images, _SHOOTINGS, _TOLERANCE).latents
-        posed = located_at(generator, images, latents, posed.poses)
+        found = encode(posed, images, _SHOOTINGS, _TOLERANCE, exact_curvature=False)
+        posed = located_at(generator, images, found.latents, posed.poses)
     return posed
 
 

@@ -26,8 +26,9 @@ from anamorph.geometry import shoot, shoot_both
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
 from anamorph.geometry.unfolding import shoot_unfolded
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
-from anamorph.latents import draw_latents, ridge_regression
+from anamorph.latents import draw_latents
 from anamorph.likelihoods.base import Derivatives
+from anamorph.model.guesses import Guesses, Regression
 from anamorph.model.intensity import Matched, match_intensities
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
@@ -36,6 +37,7 @@ Number = TypeVar("Number", float, Float64Array)
 
 _CHAIN_RULES = "anamorph.kernels.cpu.derivatives"
 _MOST_GUESSES = 256
+_MOST_EXAMPLES = 1024  # that the regression of latents on images learns from
 _TANGENT_LENGTH = 0.1  # in posterior standard deviations
 _MOST_GUESS_BYTES = 2**26
 _GUESSING_BYTES, _GUESSING_BYTES_ON_GPU = 2**26, 2**32  # for guesses that are made at a time
@@ -67,36 +69,6 @@ def encoding_bytes(settings: Settings) -> int:
     recorded = n_recorded_fields(s.n_steps) * s.n_dims
     effects = s.layout.n_latents * s.n_channels
     return working_bytes(s) + 4 * math.prod(s.space) * max(recorded, effects)
-
-
-@dataclass(frozen=True)
-class Guesses:
-    """Images that a model thinks likely, to start from when an image is encoded.
-
-    Attributes
-    ----------
-    latents : (M, K)
-        The first is zero, the mean image.
-    warped : (M, C, *space)
-        a' = a(psi) of these latents.
-    centre : (C, *space)
-        The mean of images drawn with these latents.
-    regression : (K, C, *space)
-        Latents are about the products of these fields with an image less that mean: a ridge
-        regression of the latents on images that are drawn with their noise.
-    """
-
-    latents: Float64Array
-    warped: Array
-    centre: Array
-    regression: Array
-
-    def regressed(self, images: Array) -> Float64Array:
-        """Return latents (N, K) of images (N, C, *space), in which NaN counts as the mean."""
-        residuals = np.nan_to_num(images - self.centre).reshape(len(images), -1)
-        flat = self.regression.reshape(len(self.regression), -1)
-        latents: Float64Array = (residuals @ flat.T).astype(np.float64)
-        return latents
 
 
 @dataclass(frozen=True)
@@ -155,8 +127,8 @@ class Generator:
 
         Without warps the mean is the only one, since there is but one optimum to be found.
         """
-        kept = _MOST_GUESS_BYTES // self.parameters.mean.nbytes
-        number = min(max(kept, 1), _MOST_GUESSES) if self.settings.layout.n_shape else 1
+        kept = max(_MOST_GUESS_BYTES // self.parameters.mean.nbytes, 1)
+        number = min(kept, _MOST_EXAMPLES) if self.settings.layout.n_shape else 1
         draws = np.random.default_rng(0)
         drawn = draw_latents(self.prior_precision, number, draws)
         drawn[0] = 0
@@ -166,19 +138,12 @@ class Generator:
         for some in split_evenly(slice(0, number), room // working_bytes(self.settings)):
             displacement = self.displacement(latents[some])
             warped[some] = self.warp(self.appearance(latents[some]), displacement)
-        centre, regression = self._regress(drawn, warped, draws)
-        return Guesses(latents, warped, self.own(centre), self.own(regression))
-
-    def _regress(
-        self, latents: Float64Array, warped: Array, draws: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Return mean and regression of `Guesses`, in memory."""
         likelihood = self.settings.likelihood
         noise_variance = 1 / self.parameters.noise_precision
         images = likelihood.draw(to_host(likelihood.expectation(warped)), noise_variance, draws)
-        centre = images.mean(axis=0)
-        fields = ridge_regression((images - centre).reshape(len(images), -1), latents)
-        return centre, fields.reshape(-1, *centre.shape).astype(np.float32)
+        regression = Regression.of(likelihood, images, drawn).beside(self.parameters.mean)
+        few = slice(0, _MOST_GUESSES)
+        return Guesses(latents[few], warped[few].copy(), regression)
 
     def appearance(self, latents: Float64Array) -> Array:
         """Return a = mu + Wa z, (N, C, *space), of latents (N, K)."""
@@ -400,13 +365,14 @@ class Generator:
             found[:, layout.appearance] += _rows(pushed) @ _rows(parameters.appearance_basis).T
         return found
 
-    def exact_hessian(
+    def tangent_derivatives(
         self, latents: Float64Array, hessian: Float64Array, images: Array
-    ) -> Float64Array:
-        """Return J'HJ + P, (N, K, K), with J what latents do to the warped image, exactly.
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return J'g, (N, K), and J'HJ, (N, K, K), with J what latents do to the warped image.
 
         Columns of J are differences between the warped images of z and of latents a small step
-        away, along the axes of the posterior that an approximate Hessian gives: K shootings.
+        away, along the axes of the posterior that an approximate Hessian gives: K shootings. Other
+        than the approximate effects of `latent_derivatives`, they are exact up to that step.
 
         Parameters
         ----------
@@ -423,20 +389,22 @@ class Generator:
             moved = latents + _TANGENT_LENGTH * axes[:, :, k]
             there = self.warp(self.appearance(moved), self.displacement(moved))
             effects[:, k] = (there - here) / np.float32(_TANGENT_LENGTH)
-        products = self._curvature(
+        slopes, products = self._own_derivatives(
             effects, self.warped_derivatives(appearance, displacement, images)
         )
         inverse = np.linalg.inv(axes)
-        result: Float64Array = inverse.swapaxes(1, 2) @ products @ inverse + self.prior_of(latents)
-        return result
+        back = inverse.swapaxes(1, 2)
+        return (back @ slopes[..., None])[..., 0], back @ products @ inverse
 
-    def _curvature(self, effects: Array, warped: Derivatives) -> Float64Array:
-        """Return J'HJ, (N, K, K), given J, (N, K, C, *space): each image has a basis of its own."""
+    def _own_derivatives(
+        self, effects: Array, warped: Derivatives
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return J'g and J'HJ, given J, (N, K, C, *space): each image has a basis of its own."""
         n_images, n_latents, n_channels, *space = effects.shape
         xp, n_dims, n_voxels = array_namespace(effects), len(space), math.prod(space)
         no_motion = xp.zeros((0, n_dims, n_voxels), effects.dtype)
         no_slopes = xp.zeros((1, n_channels, n_dims, n_voxels), effects.dtype)
-        gradient = xp.empty((n_images, n_latents))
+        gradient: Float64Array = xp.empty((n_images, n_latents))
         products: Float64Array = xp.empty((n_images, n_latents, n_latents))
         g, h = _flat(warped.gradient), _flat(warped.hessian)
         multiply = kernels_for(effects, _CHAIN_RULES).latent_derivatives
@@ -446,7 +414,7 @@ class Generator:
                 *(_flat(effects[n]), no_motion, n_latents, no_slopes),
                 *(g[one], h[one], gradient[one], products[one]),
             )
-        return products
+        return gradient, products
 
     def expected_images(
         self, latents: Float64Array, *, warped: bool = True, coloured: bool = True

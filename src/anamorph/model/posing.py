@@ -25,7 +25,8 @@ from anamorph.geometry.penalties import packed_pairs
 from anamorph.geometry.pose import PoseFrame
 from anamorph.geometry.warps import differentiate, pull_batch, push_batch
 from anamorph.likelihoods.base import Derivatives
-from anamorph.model.generator import Generator, Guesses
+from anamorph.model.generator import Generator
+from anamorph.model.guesses import Guesses
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from anamorph.arrays.devices import array_namespace, beside
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.model.curvature import fit_gaussian
-from anamorph.model.encoding import encode, propose
+from anamorph.model.encoding import encode
 from anamorph.model.generator import Generator
 
 #: Draws over which an expected image is averaged.
@@ -45,7 +46,9 @@ class Posterior:
             yield self.latents + factor @ row
 
 
-def find_posterior(generator: Generator, images: Array, *, fitted: bool = False) -> Posterior:
+def find_posterior(
+    generator: Generator, images: Array, *, fitted: bool = False, exact_curvature: bool = True
+) -> Posterior:
     """Return what is known of the latents of images (N, C, *space), NaN where missing.
 
     Parameters
@@ -55,12 +58,14 @@ def find_posterior(generator: Generator, images: Array, *, fitted: bool = False)
     fitted : bool
         Whether to fit the Gaussian where the mass of the posterior is (see `curvature`), which
         takes some 8K shootings; by default it has the curvature of the mode.
+    exact_curvature : bool
+        As for `encode`.
     """
-    latents = encode(generator, images).latents
-    here = propose(generator, images, latents, generator.displacement(latents))
+    found = encode(generator, images, exact_curvature=exact_curvature, with_covariance=True)
+    covariance = cast(Float64Array, found.covariance)
     if fitted:
-        return Posterior(*fit_gaussian(generator, images, latents, here.covariance))
-    return Posterior(latents, here.covariance)
+        return Posterior(*fit_gaussian(generator, images, found.latents, covariance))
+    return Posterior(found.latents, covariance)
 
 
 def paired_noise(n_latents: int, n_draws: int = N_DRAWS) -> Float64Array:

@@ -143,7 +143,7 @@ class Predictor:
         def explain(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             here = located(generator, observed)
-            expected = here.expected_images(encode(here, observed).latents)
+            expected = here.expected_images(encode(here, observed, exact_curvature=False).latents)
             if not here.settings.matches_intensities:
                 return expected
             return here.matched(observed, expected).undone(expected)
@@ -278,7 +278,8 @@ class Predictor:
         def fill(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             is_missing, here = np.isnan(observed), located(generator, observed)
-            expected, variance = expect_images(here, find_posterior(here, observed))
+            posterior = find_posterior(here, observed, exact_curvature=False)
+            expected, variance = expect_images(here, posterior)
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
