@@ -37,7 +37,7 @@ def template() -> Array:
         return np.asarray(height * np.exp(-squares / (2 * width**2)))
 
     spots = ((24, 20, 12, 0.5), (18, 14, 2, -0.4), (18, 26, 2, -0.4), (32, 20, 3, -0.3))
-    return np.sum([spot(*some) for some in (*spots, (25, 20, 2, 0.2))], axis=0)
+    return np.asarray(sum(spot(*some) for some in (*spots, (25, 20, 2, 0.2))))
 
 
 def drawn(n_images: int, seed: int) -> tuple[Array, Array]:
