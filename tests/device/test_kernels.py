@@ -176,5 +176,5 @@ def test_exact_derivatives(gpu, monkeypatch, name):
         ]
         results.append([to_host(item) for item in found])
     for ours, theirs in zip(results[1], results[0], strict=True):
-        tolerance = 1e-4 * np.abs(theirs).max()  # a regression may find nothing, on either
+        tolerance = 3e-4 * np.abs(theirs).max()  # a regression may find nothing, on either
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)

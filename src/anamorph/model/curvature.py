@@ -21,6 +21,8 @@ the mean of s_k: that tells the excess without another gradient.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from anamorph.arrays.devices import array_namespace, beside
@@ -74,7 +76,7 @@ def fit_gaussian(
     covariance : (N, K, K)
         By Laplace's approximation.
     """
-    root: Float64Array = np.asanyarray(np.linalg.cholesky(covariance))  # L, of S = L L'
+    root = cast(Float64Array, np.linalg.cholesky(covariance))  # L, of S = L L'
     skewness = np.zeros_like(covariance)
     for n in range(N_ROUNDS):
         latents, root, skewness = _fit_once(generator, images, latents, root, _rotation(n, root))

@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 
-from anamorph.arrays.devices import array_namespace
+from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.likelihoods.base import Derivatives
 from anamorph.model.generator import Generator, slack
@@ -305,9 +305,10 @@ def _outer(vectors: Float64Array) -> Float64Array:
 
 def _is_positive(matrices: Float64Array) -> BoolArray:
     """Tell which symmetric matrices (N, K, K) are finite and positive definite, up to rounding."""
-    is_finite: BoolArray = np.asanyarray(np.isfinite(matrices).all(axis=(1, 2)))
-    values = np.linalg.eigvalsh(np.where(is_finite[:, None, None], matrices, 0))
-    is_positive: BoolArray = values[:, 0] > 1e-14 * values[:, -1]
+    small = to_host(matrices)  # few numbers, whose eigenvalues a processor finds sooner
+    is_finite = np.isfinite(small).all(axis=(1, 2))
+    values = np.linalg.eigvalsh(np.where(is_finite[:, None, None], small, 0))
+    is_positive: BoolArray = array_namespace(matrices).asarray(values[:, 0] > 1e-14 * values[:, -1])
     return is_positive
 
 
