@@ -603,7 +603,13 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """Return the log evidence of each image, by Laplace's approximation, (N,)."""
         return self.encode(X).log_evidence
 
-    def encode(self, X: Images, *, residual: bool = False) -> Encoded:  # noqa: N803
+    def encode(
+        self,
+        X: Images,  # noqa: N803
+        *,
+        residual: bool = False,
+        exact_curvature: bool = True,
+    ) -> Encoded:
         """Return the latents and the log evidence of images, and what finding them cost.
 
         Parameters
@@ -612,6 +618,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         residual : bool
             Whether to find residual warps too, given the latents; False by default. The model must
             have been fitted with ``residual="after"`` or ``"inside"``.
+        exact_curvature : bool
+            Whether steps and evidence use the exact effect of the latents, found by K more
+            shootings, as is the default, or an approximate one.
 
         Returns
         -------
@@ -621,8 +630,10 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
             self._check_residual()
         predictor, images = self.predictor_, self.checked_images(X)
         with shown_in_notebook(self.verbose, "Encoding images"):
-            encoded = predictor.encode(images)
-        encoded, folds = encode_unfolded(predictor, images, encoded)
+            encoded = predictor.encode(images, exact_curvature=exact_curvature)
+        encoded, folds = encode_unfolded(
+            predictor, images, encoded, exact_curvature=exact_curvature
+        )
         tell_of_folds(folds)
         if not residual:
             return encoded

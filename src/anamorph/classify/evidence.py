@@ -140,13 +140,18 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where two or more classes are nearly as probable as the best one, their latents are looked
         for from a second start too: the model of another class has to stretch, and then ends in
         a poor optimum more often.
+
+        Curvatures are approximate: exact ones take K shootings more for every class, and decided
+        no better (of 10,000 digits 306 were wrong, against 296, with models of 300 digits).
         """
         check_is_fitted(self, "models_")
         images = self.models_[0].checked_images(X)
-        encoded = [model.encode(images) for model in self.models_]
+        encoded = [model.encode(images, exact_curvature=False) for model in self.models_]
         for k, which in enumerate(self._doubtful(encoded)):
             if len(which):
-                again = self.models_[k].predictor_.encode(_Some(images, which), second_start=True)
+                again = self.models_[k].predictor_.encode(
+                    _Some(images, which), second_start=True, exact_curvature=False
+                )
                 encoded[k] = encoded[k].improved(which, again)
         return encoded
 

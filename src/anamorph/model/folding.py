@@ -77,7 +77,11 @@ def find_folds(
 
 
 def encode_unfolded(
-    predictor: Predictor, images: ImageCollection, encoded: Encoded
+    predictor: Predictor,
+    images: ImageCollection,
+    encoded: Encoded,
+    *,
+    exact_curvature: bool = True,
 ) -> tuple[Encoded, Folds]:
     """Encode images again whose warps fold, with as many steps of shooting as cure that.
 
@@ -87,6 +91,8 @@ def encode_unfolded(
     images : ImageCollection
     encoded : Encoded
         These images, encoded with the steps of the model.
+    exact_curvature : bool
+        As they were encoded; True by default.
 
     Returns
     -------
@@ -100,7 +106,11 @@ def encode_unfolded(
     def encode_again(finer: Predictor, numbers: IntArray) -> BoolArray:
         placed = None if encoded.poses is None else encoded.poses[numbers]
         again = _encode_from(
-            finer, images.subset(numbers.tolist()), encoded.latents[numbers], placed
+            finer,
+            images.subset(numbers.tolist()),
+            encoded.latents[numbers],
+            placed,
+            exact_curvature=exact_curvature,
         )
         n_shootings[numbers] += again.n_shootings
         are_cured = ~_fold(finer, again.latents)
@@ -212,13 +222,15 @@ def _encode_from(
     images: ImageCollection,
     start: Float64Array,
     poses: Float64Array | None = None,
+    *,
+    exact_curvature: bool = True,
 ) -> Encoded:
     """Return images encoded from given latents (N, K), and from poses (N, P) if they have any."""
 
     def encode_part(generator: Generator, part: slice) -> Encoded:
         observed, latents = generator.own(images.read(part)), generator.own(start[part])
         here = generator if poses is None else located_at(generator, observed, latents, poses[part])
-        found = encode(here, observed, start=latents)
+        found = encode(here, observed, start=latents, exact_curvature=exact_curvature)
         return with_poses(here, observed, found).to_host()
 
     return Encoded.joined(predictor.in_parts(encode_part, len(images)))

@@ -80,7 +80,13 @@ class Predictor:
         with machine.threads():
             return planner.run(run_task, n_images)
 
-    def encode(self, images: ReadableImages, *, second_start: bool = False) -> Encoded:
+    def encode(
+        self,
+        images: ReadableImages,
+        *,
+        second_start: bool = False,
+        exact_curvature: bool = True,
+    ) -> Encoded:
         """Return the latents and the log evidence of images, and what finding them cost.
 
         Parameters
@@ -88,12 +94,16 @@ class Predictor:
         images : ReadableImages
         second_start : bool
             Whether to start from the second best place, and not from the best, as by default.
+        exact_curvature : bool
+            As for `encoding.encode`; True by default.
         """
 
         def encode_part(generator: Generator, part: slice) -> Encoded:
             observed = generator.own(images.read(part))
             here = located(generator, observed)
-            encoded = encode(here, observed, second_start=second_start)
+            encoded = encode(
+                here, observed, second_start=second_start, exact_curvature=exact_curvature
+            )
             return with_poses(here, observed, encoded).to_host()
 
         parts = self.in_parts(encode_part, len(images))
