@@ -118,7 +118,8 @@ def encode_unfolded(
         log_evidence[numbers[are_cured]] = again.log_evidence[are_cured]
         if poses is not None and again.poses is not None:
             poses[numbers[are_cured]] = again.poses[are_cured]
-        return are_cured
+        # What folds all the same keeps its latents, and may not fold when it is drawn.
+        return are_cured | ~_fold(finer, encoded.latents[numbers])
 
     folds = _find_and_cure(predictor, encoded.latents, encode_again)
     return Encoded(latents, log_evidence, n_shootings, poses=poses), folds

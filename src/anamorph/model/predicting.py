@@ -153,7 +153,7 @@ class Predictor:
         def explain(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             here = located(generator, observed)
-            expected = here.expected_images(encode(here, observed, exact_curvature=False).latents)
+            expected = here.expected_images(encode(here, observed).latents)
             if not here.settings.matches_intensities:
                 return expected
             return here.matched(observed, expected).undone(expected)
