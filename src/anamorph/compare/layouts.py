@@ -222,7 +222,7 @@ def score_hidden(
         likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
         observed = generator.own(images.read(part))
         here = located(generator, observed)
-        expected, _ = expect_images(here, find_posterior(here, observed))
+        expected, _ = expect_images(here, find_posterior(here, observed, exact_curvature=False))
         truth = generator.own(images.read_hidden(part))
         errors = np.square(expected.astype(np.float64) - truth)
         within_image = tuple(range(1, truth.ndim))

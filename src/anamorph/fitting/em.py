@@ -263,10 +263,8 @@ class Fit:
         Both are found by leaving each image out (see `leave_one_out`), unless the weight of the
         likelihood is given. Residual warps, where there are any, take their last steps first.
         """
-        bent = self._with_residuals(
-            state, 1 if self.settings.residual == INSIDE else _RESIDUAL_ROUNDS
-        )
-        return self._with_weight(replace(state, parameters=bent.parameters))
+        n_rounds = 1 if self.settings.residual == INSIDE else _RESIDUAL_ROUNDS
+        return self._with_weight(self._with_residuals(state, n_rounds))
 
     def _with_weight(self, state: State) -> State:
         """Return the state with noise and weight of the likelihood for new images, if wanted."""
