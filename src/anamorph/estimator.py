@@ -1053,7 +1053,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         latents : array of shape (n_samples * N, K)
         """
         check_integer("n_samples", n_samples, 1)
-        posterior = self.imputer_.posterior(self.checked_images(X))
+        posterior = self.imputer_.posterior(self.checked_images(X), exact_curvature=False)
         factor = np.linalg.cholesky(posterior.covariance)
         shape = (n_samples, *posterior.latents.shape, 1)
         noise = np.random.default_rng(random_state).standard_normal(shape)

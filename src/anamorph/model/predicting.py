@@ -244,19 +244,22 @@ class Predictor:
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
 
-    def posterior(self, images: ReadableImages, *, fitted: bool = False) -> Posterior:
+    def posterior(
+        self, images: ReadableImages, *, fitted: bool = False, exact_curvature: bool = True
+    ) -> Posterior:
         """Return what is known of the latents of images.
 
         Parameters
         ----------
         images : ReadableImages
-        fitted : bool
+        fitted, exact_curvature : bool
             As for `find_posterior`.
         """
 
         def find(generator: Generator, part: slice) -> Posterior:
             observed = generator.own(images.read(part))
-            found = find_posterior(located(generator, observed), observed, fitted=fitted)
+            here = located(generator, observed)
+            found = find_posterior(here, observed, fitted=fitted, exact_curvature=exact_curvature)
             return Posterior(to_host(found.latents), to_host(found.covariance))
 
         parts = self.in_parts(find, len(images))
