@@ -21,6 +21,8 @@ from anamorph.arrays.typing import Array, Float64Array
 from anamorph.latents import ridge_weights
 from anamorph.likelihoods.base import Likelihood
 
+_DIGITS = 3  # of latents to start from
+
 
 @dataclass(frozen=True)
 class Regression:
@@ -65,7 +67,8 @@ class Regression:
         """Return latents (N, K) of images (N, C, *space), in which NaN counts as the mean."""
         features = np.nan_to_num(self.likelihood.regressors(images) - self.centre)
         found = self.kernel(features.reshape(len(images), -1)) @ self.weights
-        return cast(Float64Array, found.astype(np.float64))
+        # Products of matrices depend, in their last digits, on how many images go together.
+        return cast(Float64Array, np.round(found.astype(np.float64), _DIGITS))
 
     def beside(self, other: Array) -> Regression:
         """Return the same where another array is, in memory or on a GPU."""
