@@ -68,6 +68,7 @@ def test_fits_agree(gpu, monkeypatch, likelihood):
         assert np.allclose(use(there), use(here), atol=1e-3)
 
 
+@pytest.mark.long
 def test_hidden_voxels_are_scored_on_the_gpu(gpu, monkeypatch):
     monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)
     scores = []

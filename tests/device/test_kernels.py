@@ -153,6 +153,7 @@ def test_derivatives(gpu, name, layout):
         assert relative_error(ours, theirs) < 1e-5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(LIKELIHOODS))
 def test_exact_derivatives(gpu, monkeypatch, name):
     monkeypatch.setattr("anamorph.model.generator._MOST_GUESSES", 3)  # each takes a simulation long

@@ -10,7 +10,7 @@ from anamorph.model.residuals import ResidualDescent
 from tests.model.test_residuals import blobs
 
 
-@pytest.mark.parametrize("space", [(9, 8), (7, 6, 5)])
+@pytest.mark.parametrize("space", [(9, 8), pytest.param((7, 6, 5), marks=pytest.mark.long)])
 def test_steps(gpu, space):
     images = blobs(space, 3)
     model = ShapeAppearanceModel(1, n_iter=2, residual="after", random_state=0).fit(images)

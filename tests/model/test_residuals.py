@@ -129,8 +129,8 @@ def test_the_trace_is_estimated(fitted):
     assert abs(estimates[0] - exact) < 0.35 * exact
 
 
-def test_missing_voxels_and_poses(fitted):
-    _, images = fitted
+def test_missing_voxels_and_poses():
+    images = blobs((16, 20), 8)[:, None]
     hidden = images[:, 0].copy()
     hidden[:, :4, 2:5] = np.nan
     model = ShapeAppearanceModel(
