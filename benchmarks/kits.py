@@ -1,5 +1,8 @@
 """Fits over NVFLARE with kits, as hospitals do it: time, and the peak memory of every process.
 
+python -m benchmarks.kits digits    three sites of 100 digits against one fit to all 300
+python -m benchmarks.kits blocks    70 modes at 2 mm, in all processes that hospitals would have
+
 Certificates are made, sites and coordinator are started by their commands, sums are masked. Each
 process is asked for the highest memory it ever had (of Linux), as long as it lives.
 """
@@ -15,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -235,3 +239,10 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return int(probe.getsockname()[1])
+
+
+TASKS = {"digits": time_over_kits, "blocks": partial(memory_over_kits, (91, 109, 91), 70)}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or TASKS:
+        TASKS[name]()

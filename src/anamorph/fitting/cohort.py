@@ -313,11 +313,10 @@ class Cohort:
             )
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
             if likelihood.has_noise:
-                appearance, displacement = posed.appearance(encoding.latents), encoding.displacement
-                warped = posed.warp(appearance, displacement)
-                seen, _ = posed.comparable(posed.observed(images, displacement), warped)
-                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
-                squares[part] += self._unresolved(part)
+                appearance = posed.appearance(encoding.latents)
+                squares[part], observed[part] = self._misfit(
+                    posed, images, appearance, encoding.displacement, part
+                )
 
         self._run(update_part)
         self._proposal = None
@@ -451,10 +450,9 @@ class Cohort:
             values[part] = found.log_likelihood
             if likelihood.has_noise:
                 posed = self._posed(generator, part)
-                warped = posed.warp(appearance, displacement)
-                seen, _ = posed.comparable(posed.observed(images, displacement), warped)
-                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
-                squares[part] += self._unresolved(part)
+                squares[part], observed[part] = self._misfit(
+                    posed, images, appearance, displacement, part
+                )
 
         self._run(update_part)
         if has_modes:
@@ -500,10 +498,9 @@ class Cohort:
             values[part], energy[part] = found.log_likelihood, found.energy
             improved[part], determined[part] = found.improved, descent.determined(seed)
             if likelihood.has_noise:
-                warped = posed.warp(posed.appearance(latents), found.displacement)
-                seen, _ = posed.comparable(posed.observed(images, found.displacement), warped)
-                squares[part], observed[part] = likelihood.residual_sums(warped, seen)
-                squares[part] += self._unresolved(part)
+                squares[part], observed[part] = self._misfit(
+                    posed, images, posed.appearance(latents), found.displacement, part
+                )
 
         self._run(update_part)
         self._latents_version += 1  # warps are others now
@@ -589,7 +586,7 @@ class Cohort:
     def _posed(self, generator: Generator, part: slice, *, bent: bool = True) -> Generator:
         """Return what a model says of some images, with their poses and, if bent, residuals."""
         if bent and self.residuals is not None:
-            generator = replace(generator, residual=generator.own(self.residuals[part]))
+            generator = generator.bent(self.residuals[part])
         if not self.settings.has_poses:
             return generator
         return PosedGenerator.of(generator, self.poses[part])
@@ -638,9 +635,22 @@ class Cohort:
         total: Float64Array = clipped(self.poses, limit).sum(axis=0)
         return total
 
-    def _unresolved(self, part: slice) -> Float64Array | float:
-        """Return squares (n, C) of some images that coarse voxels cannot resolve."""
-        return 0.0 if self._spread is None else self._spread[part]
+    def _misfit(
+        self,
+        posed: Generator,
+        images: Array,
+        appearance: Array,
+        displacement: Array | None,
+        part: slice,
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return squared residuals and numbers of voxels observed, (n, C) each: for the noise.
+
+        What coarse voxels cannot resolve of images counts as residual.
+        """
+        warped = posed.warp(appearance, displacement)
+        seen, _ = posed.comparable(posed.observed(images, displacement), warped)
+        squares, observed = self.settings.likelihood.residual_sums(warped, seen)
+        return squares if self._spread is None else squares + self._spread[part], observed
 
     def _sum_of(self, log_likelihoods: Float64Array) -> ArrayLike:
         """Return the sum of log-likelihoods (N,), less what coarse voxels cannot resolve."""

@@ -203,9 +203,8 @@ def _count(
     """Return what `count_folds` does, of warps in the steps of the predictor's generator."""
 
     def look(generator: Generator, part: slice) -> tuple[IntArray, Float64Array]:
-        if residuals is not None:
-            generator = replace(generator, residual=generator.own(residuals[part]))
-        displacement = generator.displacement(generator.own(latents[part]))
+        bent = generator.bent(None if residuals is None else residuals[part])
+        displacement = bent.displacement(generator.own(latents[part]))
         assert displacement is not None  # there are latents that move something
         return count_folds(displacement)
 

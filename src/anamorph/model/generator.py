@@ -188,6 +188,10 @@ class Generator:
 
     # ---- where images look: `model.posing` overrides these for images that have a pose
 
+    def bent(self, residual: Array | None) -> Generator:
+        """Return what the model says of images with residual velocities (N, d, *space), if any."""
+        return self if residual is None else replace(self, residual=self.own(residual))
+
     def only(self, which: IntArray) -> Generator:
         """Return what the model says of some of the images that this generator is about."""
         return self if self.residual is None else replace(self, residual=self.residual[which])

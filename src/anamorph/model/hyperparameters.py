@@ -282,7 +282,7 @@ _TABLE = (
     Hyperparameter(
         "residual", "none", choices(lambda: RESIDUALS), MODEL,
         "When warps beyond the modes of shape are learnt, one for each image: none, after (the "
-        "fit), or inside (iterations from the 11th: the template becomes sharper)",
+        f"fit), or inside (iterations from the {MODES_FIRST + 1}th: the template becomes sharper)",
         layouts=_WITH_SHAPE,
         flag="--residual", label="Residual warps",
     ),

@@ -325,6 +325,5 @@ def _at(
     residuals: Array | None = None,
 ) -> Generator:
     """Return what a model says of some images with given poses and residual velocities, if any."""
-    if residuals is not None:
-        generator = replace(generator, residual=generator.own(residuals[part]))
-    return generator if poses is None else PosedGenerator.of(generator, poses[part])
+    bent = generator.bent(None if residuals is None else residuals[part])
+    return bent if poses is None else PosedGenerator.of(bent, poses[part])

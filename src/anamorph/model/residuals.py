@@ -109,7 +109,7 @@ class ResidualDescent:
         xp = array_namespace(velocity)
         self._longest: Float64Array = xp.full(len(images), _LONGEST_STEP)
         self._improved: BoolArray = xp.zeros(len(images), bool)
-        self._here = self._visit(velocity)
+        self._here = _Visit(self, velocity)
 
     def take_steps(self, n_steps: int) -> None:
         """Take at most so many steps, fewer if no image gains by them."""
@@ -156,7 +156,7 @@ class ResidualDescent:
         direction = self._memory.direction(here.gradient, solve, multiply)
         length = _longest_vector(direction)
         factor = np.minimum(1, self._longest / np.maximum(length, 1e-12))
-        trial = self._visit(here.velocity - each(factor, direction) * direction)
+        trial = _Visit(self, here.velocity - each(factor, direction) * direction)
         self._memory.learn(trial.velocity - here.velocity, trial.gradient - here.gradient)
         gain = trial.value - here.value
         accepted = gain >= -slack(here.log_likelihood)
@@ -165,9 +165,6 @@ class ResidualDescent:
         self._improved = self._improved | accepted
         here.take(trial, np.flatnonzero(accepted))
         return cast(Float64Array, xp.where(accepted, gain, 0.0))
-
-    def _visit(self, velocity: Array) -> _Visit:
-        return _Visit(self, velocity)
 
     def _penalised(self, fields: Array) -> Array:
         """Return tau L times fields."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -65,9 +64,7 @@ def with_warps(
 
     def fill(generator: Generator, part: slice) -> None:
         some = generator.own(latents[part])
-        bent = generator
-        if residuals is not None:
-            bent = replace(generator, residual=generator.own(residuals[part]))
+        bent = generator.bent(None if residuals is None else residuals[part])
         displacement = bent.inverse_displacement(some) if inverse else None
         if displacement is None:
             displacement = bent.displacement(some)

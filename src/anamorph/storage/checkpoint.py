@@ -19,6 +19,7 @@ from anamorph.fitting.objective import LatentSums
 from anamorph.fitting.sites import OwnSites
 from anamorph.fitting.state import State, Turn
 from anamorph.images.errors import short_reason
+from anamorph.model.hyperparameters import INSIDE
 from anamorph.model.settings import Settings
 from anamorph.storage.contents import (
     ContentError,
@@ -93,9 +94,8 @@ class CheckpointFile:
         arrays["latents"] = self._sites.latents_before_turn
         if self._settings.has_poses:
             arrays["poses"] = self._sites.poses
-        residuals = self._sites.residuals
-        if residuals is not None:
-            arrays["residuals"] = residuals
+        if self._settings.residual == INSIDE and self._sites.residuals is not None:
+            arrays["residuals"] = self._sites.residuals
         facts["fingerprint"] = self._fingerprint
         version = format_version(self._settings)
         write_tensors(self._path, KIND, version, arrays, facts)
@@ -207,7 +207,8 @@ def check_state(
                 if settings is not None:
                     n_poses = (settings.frame.n_coordinates,)
                 expected["poses"] = ((*rows, *n_poses), np.float64)
-            if sizes.has_residual:
+            is_inside = settings is not None and settings.residual == INSIDE
+            if is_inside or (settings is None and "residuals" in arrays):
                 n_dims = len(sizes.space)
                 expected["residuals"] = ((*rows, n_dims, *sizes.space), np.float32)
         check_arrays(arrays, expected)

@@ -61,7 +61,7 @@ def jacobians(
     codes = source.encode(range(len(paths)))
 
     def make(part: slice) -> Array:
-        some = codes.part(part)
+        some = codes.take(part)
         return model.template_space_.volume_changes(
             some.latents, log=log, fwhm=fwhm, residuals=some.residuals
         )

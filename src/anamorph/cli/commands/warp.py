@@ -131,7 +131,7 @@ def warp(
     space, interpolation = model.template_space_, "nearest" if nearest else "linear"
 
     def make(part: slice) -> Array:
-        some = codes.part(part)
+        some = codes.take(part)
         if from_template:
             return space.images_from(
                 *(read(part), some.latents),
@@ -200,7 +200,7 @@ def _warp_meshes(
     check_poses(model, codes.poses)
     move = model.from_template if from_template else model.to_template
     for n, (path, mesh) in enumerate(zip(paths, meshes, strict=True)):
-        one = codes.part(slice(n, n + 1))
+        one = codes.take(slice(n, n + 1))
         (moved,) = move(mesh, one.latents, poses=one.poses, residuals=one.residuals)
         write_mesh(path, moved)
 

@@ -91,7 +91,7 @@ def _write(
     codes = source.encode(range(len(source.names)))
     check_poses(model, codes.poses)
     for n in range(len(source.names)):
-        one = codes.part(slice(n, n + 1))
+        one = codes.take(slice(n, n + 1))
         for way, files in paths.items():
             displacement = model.displacement(
                 one.latents, one.poses, inverse=way == TO, residuals=one.residuals

@@ -107,9 +107,11 @@ class Codes(NamedTuple):
     poses: Float64Array | None = None
     residuals: Float32Array | None = None
 
-    def part(self, some: slice) -> Codes:
+    def take(self, some: slice | list[int]) -> Codes:
         """Return those of some images."""
-        return Codes(*(None if field is None else field[some] for field in self))  # type: ignore[arg-type]
+        poses = None if self.poses is None else self.poses[some]
+        residuals = None if self.residuals is None else self.residuals[some]
+        return Codes(self.latents[some], poses, residuals)
 
 
 @dataclass(frozen=True)
@@ -182,9 +184,7 @@ def latent_source(
             stored = read_residuals(beside, names, model.settings_.space)
 
         def look_up(numbers: Sequence[int]) -> Codes:
-            some = list(numbers)
-            fields = (latents, poses, stored)
-            return Codes(*(None if field is None else field[some] for field in fields))  # type: ignore[arg-type]
+            return Codes(latents, poses, stored).take(list(numbers))
 
         inputs = [table, *([beside] if residual else []), *given.inputs(None)]
         return LatentSource(names, inputs, look_up)

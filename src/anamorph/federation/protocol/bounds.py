@@ -8,9 +8,8 @@ the number of images times the bound is refused.
 Norms of derivatives are bounded by ten times their root mean square over all images when the same
 question was asked before, in units of the precision of the noise (or twice what follows, if that is
 less), and the first time by twice those of the most extreme images that the agreed range of
-intensities allows. Latents are bounded by
-ten times what the prior expects, and coordinates of poses by four times what theirs does: twice the
-extent of the box, 4 radian, and sizes from 1/7 to 7.
+intensities allows. Latents are bounded by ten times what the prior expects, coordinates of poses
+by four times what theirs does: twice the extent of the box, 4 radian, and sizes from 1/7 to 7.
 """
 
 from __future__ import annotations
