@@ -7,6 +7,8 @@ READY  := $(VENV)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 # Processes that share the tests.
 WORKERS := -n auto --maxprocesses 4
+# Matrices of tests are small: threads of linear algebra that wait in a loop would cost the others.
+test-fast test-slow test-long run-test-lowest: export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: help demo test lint docs test-fast test-slow test-long test-lowest bench test-gpu bench-gpu \
 	prepare-lowest run-test-lowest run-test-gpu run-bench-gpu paper clean
@@ -44,7 +46,7 @@ test-fast: $(READY) ## tests that take at most a few seconds each
 # Each file in one process: what slow tests share, such as running servers, is started once.
 # Interrupted when that takes too long, they tell what has failed so far.
 test-slow: $(READY) ## the others, but for the longest
-	timeout --signal INT --kill-after 30 600 $(BIN)/pytest -q $(WORKERS) --dist loadfile \
+	timeout --signal INT --kill-after 30 900 $(BIN)/pytest -q $(WORKERS) --dist loadfile \
 		-m "slow and not long"
 
 test-long: $(READY) ## the longest: kills of processes of hospitals, six sites, simulated GPUs

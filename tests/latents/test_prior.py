@@ -185,5 +185,17 @@ def test_regression_finds_latents_from_noisy_features():
     assert np.abs(found - others).mean() < 0.1
 
 
+def test_a_ridge_chosen_by_few_examples_serves_many():
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((3, 40))
+    latents, others = rng.standard_normal((2, 600, 3))
+    features = latents @ weights + 4 * rng.standard_normal((600, 40))
+    new = others @ weights + 4 * rng.standard_normal((600, 40))
+    found = new @ features.T @ ridge_weights(features @ features.T, latents)
+    # The best linear regression there is, from the model that the examples are drawn from.
+    best = new @ np.linalg.solve(weights.T @ weights + 16 * np.eye(40), weights.T)
+    assert np.square(found - others).mean() < 1.15 * np.square(best - others).mean()
+
+
 def test_regression_on_nothing_says_nothing():
     assert not ridge_weights(np.zeros((4, 4)), np.ones((4, 2))).any()

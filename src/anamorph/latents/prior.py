@@ -12,11 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import solve
 
 from anamorph.latents.matrices import Matrix, Vector, cholesky, inverse, symmetric_matrix
 
 # Share of their variance that starting latents must keep when they are centred and decorrelated.
 SMALLEST_SHARE = 1e-8
+_MOST_TO_CHOOSE_BY = 256  # examples, for the ridge of a regression
 
 
 def prior_precision(
@@ -82,8 +84,6 @@ def draw_latents(precision: ArrayLike, n_samples: int, generator: np.random.Gene
 def ridge_weights(gram: ArrayLike, latents: ArrayLike) -> Matrix:
     """Return the weights a, (M, K), with which sum_m a_m k(x, x_m) is about the latents of x.
 
-    The weight of the ridge is the one of 33 that predicts each example best from all others.
-
     Parameters
     ----------
     gram : array_like, (M, M)
@@ -92,18 +92,31 @@ def ridge_weights(gram: ArrayLike, latents: ArrayLike) -> Matrix:
         Those of the examples.
     """
     gram, latents = np.asarray(gram, np.float64), np.asarray(latents, np.float64)
+    # The ridge is the variance of noise in units of the kernel: few examples tell it as well as
+    # many, whose eigenvectors would cost far more than the solution does.
+    few = slice(0, _MOST_TO_CHOOSE_BY)
+    ridge = _best_ridge(gram[few, few], latents[few])
+    if ridge is None:
+        return np.zeros_like(latents)
+    return np.asarray(solve(gram + ridge * np.eye(len(gram)), latents, assume_a="pos"))
+
+
+def _best_ridge(gram: Matrix, latents: Matrix) -> float | None:
+    """Return the ridge, of 33, that predicts each example best from all others; None if all are 0.
+
+    Rounding makes variances of 1e-8 of the largest of kernels in float32: no ridge is so small.
+    """
     variances, axes = np.linalg.eigh(gram)
     if not variances[-1] > 0:
-        return np.zeros_like(latents)
+        return None
     variances = np.maximum(variances, 0)
     turned = axes.T @ latents
-    errors, ridges = [], variances[-1] * np.geomspace(1e-8, 1, 33)
+    errors, ridges = [], variances[-1] * np.geomspace(1e-7, 1, 33)
     for ridge in ridges:
         kept = variances / (variances + ridge)
         residual = latents - axes @ (kept[:, None] * turned)
         errors.append(np.sum((residual / (1 - (axes**2) @ kept)[:, None]) ** 2))
-    ridge = ridges[int(np.argmin(errors))]
-    return np.asarray(axes @ (turned / (variances + ridge)[:, None]))
+    return float(ridges[int(np.argmin(errors))])
 
 
 def starting_latents(seed: int, identities: Sequence[int | str], n_components: int) -> Matrix:
