@@ -20,6 +20,7 @@ CANNOT = {
     "check_fit2d_1feature": "wants '1 feature(s)': such an image is constant, which is told",
     "check_fit2d_predict1d": "wants 'Reshape your data': what shape images have is told",
     "check_n_features_in_after_fitting": "wants 'expecting 4 features': shapes are told",
+    "check_methods_subset_invariance": "wants 1e-7 of float32 arithmetic: see the test of company",
     "check_array_api_input": "is skipped by scikit-learn unless SCIPY_ARRAY_API is set",
 }
 
@@ -91,6 +92,14 @@ def test_the_estimator_itself_passes_as_one_of_images():
     tags = model().__sklearn_tags__().input_tags
     assert (tags.two_d_array, tags.three_d_array, tags.allow_nan) == (False, True, True)
     estimator_checks.check_estimator(model())
+
+
+def test_latents_do_not_depend_on_the_company_of_an_image():
+    images = blobs(12, (10, 8))
+    fitted = model().fit(images)
+    together = fitted.transform(images)
+    alone = np.concatenate([fitted.transform(image[None]) for image in images])
+    assert np.abs(alone - together).max() < 1e-5 * np.abs(together).max()
 
 
 def test_latents_have_the_names_that_tables_give_them():

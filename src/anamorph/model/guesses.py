@@ -16,12 +16,10 @@ from typing import cast
 
 import numpy as np
 
-from anamorph.arrays.devices import array_namespace
+from anamorph.arrays.devices import array_namespace, is_on_device
 from anamorph.arrays.typing import Array, Float64Array
 from anamorph.latents import ridge_weights
 from anamorph.likelihoods.base import Likelihood
-
-_DIGITS = 3  # of latents to start from
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,12 @@ class Regression:
     def predict(self, images: Array) -> Float64Array:
         """Return latents (N, K) of images (N, C, *space), in which NaN counts as the mean."""
         features = np.nan_to_num(self.likelihood.regressors(images) - self.centre)
-        found = self.kernel(features.reshape(len(images), -1)) @ self.weights
-        # Products of matrices depend, in their last digits, on how many images go together.
-        return cast(Float64Array, np.round(found.astype(np.float64), _DIGITS))
+        features = features.reshape(len(images), 1, -1)
+        # Products of matrices depend, in their last digits, on how many images go together, and
+        # where an image starts must not. A GPU would wait for its host too often.
+        parts = features[:, 0][None] if is_on_device(features) else features
+        found = np.concatenate([self.kernel(part) @ self.weights for part in parts])
+        return cast(Float64Array, found.astype(np.float64))
 
     def beside(self, other: Array) -> Regression:
         """Return the same where another array is, in memory or on a GPU."""
