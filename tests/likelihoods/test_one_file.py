@@ -62,7 +62,7 @@ ALLOWED = {
     ("model/presets.py", "gaussian"),  # settings of the paper
     ("model/presets.py", "bernoulli"),
     ("model/presets.py", "categorical"),
-    ("estimator.py", "gaussian"),  # defaults of arguments
+    ("estimator/model.py", "gaussian"),  # defaults of arguments
     ("model/hyperparameters.py", "gaussian"),
     ("images/files.py", "gaussian"),
     ("images/rules.py", "gaussian"),  # an error: what to use instead

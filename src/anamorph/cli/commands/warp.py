@@ -214,8 +214,8 @@ def _opened(
     probabilities: bool,
 ) -> tuple[ImageOutput, Callable[[slice], ImageCollection]]:
     """Return how results are written, and what opens some of the images."""
+    from anamorph.estimator.template_space import INTENSITIES, LABELS
     from anamorph.storage.outputs import ImageOutput
-    from anamorph.template_space import INTENSITIES, LABELS
 
     if not applied:
         found = given.find()

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
+from anamorph.estimator.template_space import surface_of
 from anamorph.geometry import jacobian_determinant, pull
 from anamorph.images.grid import Grid
 from anamorph.images.world import World
 from anamorph.model.warping import modulated, volume_changes, warped
 from anamorph.storage.meshes import Mesh
-from anamorph.template_space import surface_of
 from tests.device.conftest import gpu  # noqa: F401  the fixture
 from tests.storage.test_warp_files import oblique
 
