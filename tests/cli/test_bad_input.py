@@ -53,6 +53,15 @@ def test_a_bad_file_is_named_in_one_line(anamorph, volumes, volume_model, tmp_pa
     assert not (tmp_path / "latents.tsv").exists()
 
 
+@pytest.mark.parametrize("name", ["a.png", "b.nii.gz", "notes"])
+def test_a_file_is_no_folder_for_outputs(anamorph, volume_model, tmp_path, name):
+    (tmp_path / "notes").write_text("kept")
+    result = anamorph("modes", volume_model, "-o", tmp_path / name)
+    assert result.exit_code == 2
+    assert "give a folder" in result.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
 def test_a_file_that_is_not_there(anamorph, volume_model, tmp_path):
     result = anamorph("encode", volume_model, tmp_path / "no.nii", "-o", tmp_path / "latents.tsv")
     assert "no.nii does not exist" in result.error
