@@ -116,6 +116,8 @@ def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
 
 def path_beside(model_file: Path, ending: str) -> Path:
     """Return the path of a file beside a model file, e.g. "a.latents.tsv" for "a.safetensors"."""
+    if not model_file.name:
+        raise CommandError(f"{model_file} is a folder: give the name of a file")
     return model_file.with_name(model_file.name.removesuffix(".safetensors") + ending)
 
 
