@@ -53,6 +53,39 @@ def test_a_bad_file_is_named_in_one_line(anamorph, volumes, volume_model, tmp_pa
     assert not (tmp_path / "latents.tsv").exists()
 
 
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_folder_is_no_model_file(anamorph, volumes, name):
+    assert "is a folder" in anamorph("fit", volumes, "-o", name, *QUICK).error
+
+
+def test_an_empty_name_is_not_the_folder_one_is_in(anamorph, volumes, tmp_path, monkeypatch):
+    monkeypatch.chdir(volumes)
+    assert "empty name" in anamorph("fit", "", "-o", tmp_path / "m.safetensors", *QUICK).error
+    assert "empty name" in anamorph("check", "").error
+
+
+def test_a_check_of_what_cannot_be_read_says_no_more(anamorph, tmp_path):
+    save_nifti(tmp_path / "a.nii", np.stack(blobs(4, VOLUME), axis=-1), rotated_affine())
+    result = anamorph("check", tmp_path / "a.nii")
+    assert "or --channel-axis=-1" in result.error
+    assert "looks like" not in result.stdout
+    assert "nothing is odd" not in result.stdout
+
+
+def test_modes_that_overflow_are_told(anamorph, volume_model, tmp_path):
+    result = anamorph("modes", volume_model, "-o", tmp_path / "out", "--at", "1e9")
+    assert "within 1000 standard deviations of 0, got 1e+09" in result.error
+
+
+@pytest.mark.parametrize("name", ["a.png", "b.nii.gz", "notes"])
+def test_a_file_is_no_folder_for_outputs(anamorph, volume_model, tmp_path, name):
+    (tmp_path / "notes").write_text("kept")
+    result = anamorph("modes", volume_model, "-o", tmp_path / name)
+    assert result.exit_code == 2
+    assert "give a folder" in result.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
 def test_a_file_that_is_not_there(anamorph, volume_model, tmp_path):
     result = anamorph("encode", volume_model, tmp_path / "no.nii", "-o", tmp_path / "latents.tsv")
     assert "no.nii does not exist" in result.error
@@ -238,7 +271,8 @@ def test_tissue_maps_whose_patterns_were_not_quoted(anamorph, tmp_path):
     files = sorted(tmp_path.glob("*.nii"))
     model = tmp_path / "model.safetensors"
     for command in ("fit", "compare"):
-        error = anamorph(command, *files, *flags[:1], "-o", model).error
+        output = model if command == "fit" else tmp_path / "comparison"
+        error = anamorph(command, *files, *flags[:1], "-o", output).error
         assert "6 files, which are the classes of one image: quote the patterns" in error
     anamorph("fit", *patterns, *flags, "-o", model, succeeds=True)
     error = anamorph("encode", model, *files, "--tissues", "-o", tmp_path / "latents.tsv").error

@@ -83,7 +83,7 @@ def test_skipped_files_are_named(anamorph, volumes, tmp_path):
     assert "2 files" in line
     assert "scan.dcm" in line
     assert "1 .dcm" in line
-    assert "1 folders in it, which are not searched" in line
+    assert "1 folder in it, not searched" in line
     assert "hidden" not in line
 
 

@@ -760,6 +760,7 @@ def test_one_image_is_enough_for_a_fitted_model(fitted):
         (np.zeros((3, 5)), r"Z must have shape \(N, 2\), got \(3, 5\)"),
         (np.zeros(2), "Z must have shape"),
         (np.full((1, 2), np.nan), "Z must be finite"),
+        (np.full((1, 2), 1e9), "Z must be within 1000 standard deviations of 0"),
     ],
 )
 def test_bad_latents_are_explained(fitted, latents, match):

@@ -55,6 +55,8 @@ def test_what_is_not_there_is_told(dataset):
         find_bids(dataset, "FLAIR")
     with pytest.raises(ImageError, match=r"no T1w image in .* has ses-9: there are sub-01_ses-1"):
         find_bids(dataset, "T1w", {"ses": "9"})
+    with pytest.raises(ImageError, match=r"no bold image .* there are \S+_bold\.nii(\.gz)?$"):
+        find_bids(dataset, "bold", {"ses": "9"})
     with pytest.raises(ImageError, match="has no folders sub-"):
         find_bids(dataset / "derivatives", "T1w")
     with pytest.raises(ImageError, match="is no folder"):

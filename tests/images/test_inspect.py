@@ -82,6 +82,28 @@ def test_bright_volumes_are_remarked_on(tmp_path):
     assert not inspect_files(pictures).remarks
 
 
+def test_images_without_contrast_and_copies_are_remarked_on(tmp_path):
+    one, other = blobs(2, (6, 5))
+    images = {"a": one, "b": other, "c": one, "d": np.full((6, 5), 0.5, np.float32)}
+    for name, image in images.items():
+        np.save(tmp_path / f"{name}.npy", image)
+    constant, copies = inspect_files([tmp_path / f"{name}.npy" for name in images]).remarks
+    assert constant.startswith("1 of 4 files hold the same value everywhere")
+    assert "d.npy" in constant
+    assert copies.startswith("1 of 4 images are copies of others, e.g. ")
+    assert "c.npy of " in copies
+
+
+def test_a_fit_is_told_of_copies(tmp_path, caplog):
+    one, other = (blobs(2, (6, 5, 4)) > 0.5).astype(np.uint8) * 2
+    paths = [save_nifti(tmp_path / f"{n}.nii", image) for n, image in enumerate([one, other, one])]
+    FileImages(paths, "categorical").check(for_fit=True)
+    assert "1 of 3 images are copies of others" in caplog.text
+    caplog.clear()
+    FileImages(paths[:2], "categorical").check(for_fit=True)
+    assert "copies" not in caplog.text
+
+
 def test_all_that_is_found_can_be_json(tmp_path):
     path = save_nifti(tmp_path / "a.nii", np.full((4, 5, 6), np.nan, np.float32))
     (facts,) = inspect_files([path]).files

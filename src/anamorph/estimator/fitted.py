@@ -23,8 +23,8 @@ from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
-from anamorph.latents import draw_latents
-from anamorph.model.checks import check_choice, check_integer
+from anamorph.latents import draw_latents, mode_standard_deviations
+from anamorph.model.checks import ArgumentError, check_choice, check_integer, checked_seed
 from anamorph.model.encoding import Encoded
 from anamorph.model.folding import encode_unfolded, find_folds, tell_of_folds
 from anamorph.model.generator import Generator
@@ -36,6 +36,8 @@ from anamorph.model.settings import Settings
 from anamorph.storage.modelfile import Origin, StoredModel, write_model
 
 PARTS = ("both", "shape", "appearance")
+
+_FARTHEST = 1000.0  # standard deviations of a latent
 
 
 def refuse_foreign(X: object) -> None:  # noqa: N803
@@ -555,6 +557,12 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"Z must have shape (N, {n_latents}), got {latents.shape}")
         if not np.isfinite(latents).all():
             raise ValueError("Z must be finite, got NaN or infinity")
+        farthest = np.abs(latents / mode_standard_deviations(self.latent_precision_)).max(initial=0)
+        if farthest > _FARTHEST:  # warps and images overflow there
+            raise ArgumentError(
+                f"Z must be within {_FARTHEST:g} standard deviations of 0, got {farthest:.3g}: "
+                "are these latents of this model?"
+            )
         return latents
 
     def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803

@@ -102,7 +102,9 @@ def find_bids(
         words = [f"{key}-{value}" if value else f"no {key}" for key, value in wanted.items()]
         asked = ", ".join(words)
         shown = ", ".join(file.path.name for file in of_suffix[:_MOST_NAMED])
-        raise ImageError(f"no {suffix} image in {root} has {asked}: there are {shown}, ...")
+        more = len(of_suffix) - _MOST_NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        raise ImageError(f"no {suffix} image in {root} has {asked}: there are {shown}{rest}")
     return found
 
 

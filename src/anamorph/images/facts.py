@@ -6,9 +6,12 @@ few lines, and refuses images whose intensities cannot be meant.
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +49,8 @@ class ImageFacts:
         Centre of mass in voxels; of what is observed where all is 0.
     labels : frozenset of int
         The values, where they are few whole numbers such as labels; empty otherwise.
+    digest : bytes
+        The same for images that hold the same; empty where nobody asked.
     """
 
     lowest: float
@@ -54,6 +59,14 @@ class ImageFacts:
     missing: float
     centre: tuple[float, ...]
     labels: frozenset[int] = frozenset()
+    digest: bytes = b""
+
+
+def digest_of(voxels: NDArray[Any]) -> bytes:
+    """Return a few bytes that differ where images do."""
+    content = hashlib.blake2b(repr(voxels.shape).encode(), digest_size=16)
+    content.update(np.ascontiguousarray(voxels).tobytes())
+    return content.digest()
 
 
 def facts_of(voxels: NDArray[np.floating]) -> ImageFacts:
@@ -181,6 +194,22 @@ def remark_on_labels(facts: Sequence[ImageFacts], name: Callable[[int], str]) ->
     return (
         f"images hold only {', '.join(map(str, sorted(every)))}, e.g. {name(0)}: if these are "
         f"labels, use likelihood={OF_CLASSES!r} (--labels)"
+    )
+
+
+def remark_on_copies(facts: Sequence[ImageFacts], name: Callable[[int], str]) -> str | None:
+    """Return a warning about images that hold the same as others, None if there are none."""
+    alike: dict[bytes, list[int]] = defaultdict(list)
+    for n, fact in enumerate(facts):
+        alike[fact.digest or b"%d" % n].append(n)
+    groups = [group for group in alike.values() if len(group) > 1]
+    if not groups:
+        return None
+    first, second, *_ = groups[0]
+    n_copies = sum(len(group) - 1 for group in groups)
+    return (
+        f"{n_copies} of {len(facts)} images are copies of others, e.g. {name(second)} of "
+        f"{name(first)}: each counts as an image of its own; leave copies out"
     )
 
 

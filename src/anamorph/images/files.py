@@ -35,9 +35,11 @@ from anamorph.images.facts import (
     MOST_REMARKS,
     ImageFacts,
     check_intensities,
+    digest_of,
     facts_of,
     remark_on_brightness,
     remark_on_centres,
+    remark_on_copies,
     remark_on_labels,
     remark_on_missing,
     usual_intensity,
@@ -306,9 +308,10 @@ class FileImages:
                 check_values(self.name(n), voxels, self._likelihood, are_tissues=self._has_tissues)
             if for_fit and not self._likelihood.accepts_constant:
                 check_contrast(voxels[None], n, self.name)
+            digest = digest_of(voxels) if for_fit else b""
             if self._has_labels:
                 voxels = np.where(voxels == MISSING, np.nan, voxels != self.format.class_labels[0])
-            facts.append(facts_of(voxels))
+            facts.append(replace(facts_of(voxels), digest=digest))
         return facts
 
     def compare(
@@ -333,6 +336,7 @@ class FileImages:
                 remarks.insert(1, remark_on_brightness(facts))
                 remarks.insert(0, remark_on_labels(facts, self.name))
         if for_fit:
+            remarks.append(remark_on_copies(facts, self.name))
             remarks.append(remark_on_missing(facts, self.name))
             remarks.append(remark_on_centres(facts, self._inner.space, self.name))
         for remark in [remark for remark in remarks if remark][:MOST_REMARKS]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
     ImageFacts,
     check_intensities,
+    digest_of,
     facts_of,
     remark_on_brightness,
+    remark_on_copies,
     remark_on_missing,
 )
 from anamorph.images.integers import SCALES, HeldIntegers
@@ -137,7 +139,7 @@ def inspect_files(
         if missing_value is not None:
             known[voxels == missing_value] = np.nan
         sources.append(source)
-        facts.append(facts_of(known))
+        facts.append(replace(facts_of(known), digest=digest_of(known)))
         kinds.append(_kind_of(source, voxels))
     files = [
         _described(source, fact, kind, _overlap_with_others(n, sources))
@@ -213,6 +215,7 @@ def _find_remarks(
     if not files:
         return []
     remarks = [
+        _remark_on_constants(files),
         None if as_labels else _remark_on_kinds(files),
         _remark_on_grids(files, sources),
         None if as_labels else _remark_on_types(files),
@@ -220,9 +223,21 @@ def _find_remarks(
         check_place(sources),
         _remark_on_units(files),
         _remark_on_overlap(files),
+        remark_on_copies(facts, name),
         remark_on_missing(facts, name),
     ]
     return [remark for remark in remarks if remark]
+
+
+def _remark_on_constants(files: Sequence[FileFacts]) -> str | None:
+    """Return a remark on images with the same value everywhere, or no value at all."""
+    empty = [file for file in files if file.missing == 1 or file.lowest == file.highest]
+    if not empty:
+        return None
+    return (
+        f"{len(empty)} of {len(files)} files hold the same value everywhere, or none, e.g. "
+        f"{empty[0].path}: there is nothing to learn from them; leave them out"
+    )
 
 
 def _remark_on_kinds(files: Sequence[FileFacts]) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from anamorph.cli.terminal import options
-from anamorph.cli.terminal.errors import BAD_INPUT, tell_error
+from anamorph.cli.terminal.errors import BAD_INPUT, in_flags, tell_error
 from anamorph.cli.terminal.images import find_files
 from anamorph.cli.terminal.messages import Messages, counted
 
@@ -56,15 +56,16 @@ def check(
     paths = find_files(arguments)
     with messages.waiting(f"Reading {counted(len(paths), 'file')}"):
         found = inspect_files(paths, channel_axis, as_labels=labels, missing_value=missing_value)
-    table = Table(*_COLUMNS, box=box.SIMPLE)
-    for file in found.files:
-        table.add_row(*_format_file(file))
-    messages.answer(table)
+    if found.files:
+        table = Table(*_COLUMNS, box=box.SIMPLE)
+        for file in found.files:
+            table.add_row(*_format_file(file))
+        messages.answer(table)
     for remark in found.remarks:
-        messages.say(remark)
+        messages.say(in_flags(remark))
     messages.say(
         f"{counted(len(found.files), 'file')} can be read, {len(found.problems)} cannot"
-        + ("" if found.remarks else "; nothing is odd about them together")
+        + ("" if found.remarks or found.problems else "; nothing is odd about them together")
     )
     messages.result(
         files=[file.plain() for file in found.files],
@@ -72,7 +73,7 @@ def check(
         remarks=found.remarks,
     )
     for problem in found.problems:
-        tell_error(problem)
+        tell_error(in_flags(problem))
     if found.problems:
         messages.finish()
         raise typer.Exit(BAD_INPUT)

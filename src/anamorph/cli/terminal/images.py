@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.errors import CommandError
+from anamorph.cli.terminal.messages import counted
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -331,6 +332,8 @@ def find_files(arguments: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for argument in arguments:
         path = Path(argument)
+        if not argument:  # it would be the folder that the command is called from
+            raise CommandError("an image has an empty name: is a variable of the shell not set?")
         if path.is_dir():
             found += _find_in_folder(path)
         elif not path.exists() and glob.has_magic(argument):
@@ -380,10 +383,10 @@ def _tell_skipped(folder: Path, skipped: Sequence[Path]) -> None:
         kinds = Counter("".join(path.suffixes[-2:]) or path.name for path in files)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_MOST_NAMED))
         named = ", ".join(path.name for path in files[:_MOST_NAMED])
-        more = ", ..." if len(files) > _MOST_NAMED else ""
-        parts.append(f"{len(files)} files that are no images it reads ({counts}): {named}{more}")
+        more = f" and {len(files) - _MOST_NAMED} more" if len(files) > _MOST_NAMED else ""
+        parts.append(f"{counted(len(files), 'file')} of other kinds ({counts}): {named}{more}")
     if folders:
-        parts.append(f"{len(folders)} folders in it, which are not searched")
+        parts.append(f"{counted(len(folders), 'folder')} in it, not searched")
     if parts:
         _logger.warning("%s", f"{folder}: skipped {'; and '.join(parts)}")
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from anamorph.cli.terminal.messages import talking
+from anamorph.cli.terminal.places import checked_folder
 from anamorph.model.hyperparameters import FITTING, HYPERPARAMETERS, IMAGES, KEYS, MACHINE, MODEL
 
 Command = Callable[..., None]
@@ -51,7 +52,14 @@ ModelFile = Annotated[
 ]
 Images = Annotated[list[str], typer.Argument(metavar="IMAGES", help=_IMAGES_HELP)]
 OutputFolder = Annotated[
-    Path, _option("Folder to write to; made if need be.", "--output", "-o", metavar="FOLDER")
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FOLDER",
+        callback=checked_folder,
+        help="Folder to write to; made if need be.",
+    ),
 ]
 ModelOutput = Annotated[
     Path,

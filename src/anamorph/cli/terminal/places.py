@@ -7,12 +7,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import typer
+
 from anamorph.cli.terminal.errors import CommandError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 _DOTS_PER_INCH = 150
+_SUFFIXES = (
+    *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".svg", ".pdf", ".html"),
+    *(".nii", ".gz", ".mgz", ".mgh", ".img", ".hdr", ".npy", ".npz", ".h5", ".mat"),
+    *(".tsv", ".csv", ".txt", ".json", ".safetensors", ".ply", ".obj", ".stl", ".vtk", ".gii"),
+)
 
 
 def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force: bool) -> None:
@@ -48,6 +55,21 @@ def reserve(paths: Sequence[Path], inputs: Iterable[Path | None] = (), *, force:
             raise CommandError(f"{folder} cannot be made: {error.strerror}") from None
         if not os.access(folder, os.W_OK):
             raise CommandError(f"{folder} may not be written to: check its permissions")
+
+
+def checked_folder(path: Path) -> Path:
+    """Return the folder for outputs, or raise an error about a name that means a file.
+
+    Else ``-o modes.png`` would make a folder of that name.
+    """
+    if path.exists() and not path.is_dir():
+        raise typer.BadParameter(f"{path} is a file: give a folder")
+    if path.name.lower().endswith(_SUFFIXES) and not path.exists():
+        raise typer.BadParameter(
+            f"{path} is the name of a file, and several may be written: give a folder, such as "
+            f"{path.with_name(path.name.partition('.')[0] or 'out')}"
+        )
+    return path
 
 
 def check_free(paths: Iterable[Path], *, force: bool) -> None:
@@ -94,6 +116,8 @@ def paths_in(folder: Path, names: Sequence[str], ending: str) -> list[Path]:
 
 def path_beside(model_file: Path, ending: str) -> Path:
     """Return the path of a file beside a model file, e.g. "a.latents.tsv" for "a.safetensors"."""
+    if not model_file.name:
+        raise CommandError(f"{model_file} is a folder: give the name of a file")
     return model_file.with_name(model_file.name.removesuffix(".safetensors") + ending)
 
 
