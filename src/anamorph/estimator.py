@@ -46,6 +46,7 @@ from anamorph.model.parameters import Parameters
 from anamorph.model.posterior import Posterior
 from anamorph.model.predicting import Predictor
 from anamorph.model.progress import NotebookBar, is_notebook, shown_in_notebook
+from anamorph.model.scaled_penalties import scaled_penalties
 from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile, stored_level
 from anamorph.storage.locks import locked
@@ -420,6 +421,7 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         _refuse_foreign(X)
         images = open_images(X, self.likelihood, self.channel_axis, scale=arguments["scale"])
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
+        settings = scaled_penalties(settings, arguments, images)
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
         watch = None

@@ -36,7 +36,6 @@ from anamorph.images.facts import (
     ImageFacts,
     check_intensities,
     facts_of,
-    remark_on_brightness,
     remark_on_centres,
     remark_on_labels,
     remark_on_missing,
@@ -330,7 +329,6 @@ class FileImages:
             remarks.insert(0, check_intensities(facts, self.name, usual))
             if for_fit:
                 self.typical = usual_intensity(facts)
-                remarks.insert(1, remark_on_brightness(facts))
                 remarks.insert(0, remark_on_labels(facts, self.name))
         if for_fit:
             remarks.append(remark_on_missing(facts, self.name))

@@ -15,6 +15,7 @@ from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
+from anamorph.images.facts import remark_on_brightness
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -98,6 +99,8 @@ def simulate(
             )
             check_levels(model)
             files.check(for_fit=True)
+            if remark := remark_on_brightness(files.typical):
+                messages.say(f"warning: {remark}")
             if sites > len(files):
                 raise CommandError(f"--sites must be at most the number of images, {len(files)}")
             parts, threads = split_images(len(files), sites), settings.flags["n_threads"]

@@ -14,6 +14,7 @@ from anamorph.cli.terminal.errors import CommandError, require_nvflare
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.settings import chosen_likelihood, parse_memory
+from anamorph.images.facts import remark_on_brightness
 from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ def _check(lent: SiteData, name: str, messages: Messages) -> None:
         find_gpu()
     images = lent.open_images()
     images.check(for_fit=True)
+    if remark := remark_on_brightness(images.typical):
+        messages.say(f"warning: {remark}")
     try:
         policy = lent.read_policy()
         policy.check_images(len(images), name)
