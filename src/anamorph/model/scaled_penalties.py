@@ -26,6 +26,7 @@ _GRADIENT_ENERGY = 0.0015
 # Where objects are in other places in every image, the mean is flat, and says nothing about edges:
 # its energy counts as at least this share of that of an image.
 _LEAST_SHARE = 0.1
+_LEAST_ENERGY = 1e-16  # below, images are constant but for rounding
 _MOST_IMAGES = 64  # that are looked at, evenly spread over all of them
 # Powers of the size of voxels in weights of size, stretching and bending of scalar fields, and of
 # size, stretching, bending, elasticity and divergence of velocities in voxels: see
@@ -53,8 +54,9 @@ def scaled_penalties(
     length = math.prod(settings.voxel_size) ** (1 / settings.n_dims)
     names = [name for name in ("appearance_penalty", "mean_penalty") if given[name] is None]
     factor = 1.0
-    if names and (energy := gradient_energy(images, np.divide(settings.voxel_size, length))) > 0:
-        factor = _GRADIENT_ENERGY / energy
+    if names:
+        energy = gradient_energy(images, np.divide(settings.voxel_size, length))
+        factor = _GRADIENT_ENERGY / energy if energy > _LEAST_ENERGY else 1.0
     scaled = {
         name: _rescaled(getattr(settings, name), factor, length, _FIELD_POWERS) for name in names
     }

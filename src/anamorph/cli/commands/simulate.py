@@ -15,7 +15,6 @@ from anamorph.cli.terminal.images import ImageArguments
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.places import check_checkpoint, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
-from anamorph.images.facts import remark_on_brightness
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -76,6 +75,7 @@ def simulate(
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import Terms, check_levels, federated_fit
     from anamorph.federation.simulate import simulated_sites, split_images
+    from anamorph.images.facts import remark_on_brightness
     from anamorph.model.settings import checked_settings
 
     with talking("simulate", quiet, as_json) as messages:

@@ -14,7 +14,6 @@ from anamorph.cli.terminal.errors import CommandError, require_nvflare
 from anamorph.cli.terminal.images import ImageArguments, columns_of
 from anamorph.cli.terminal.messages import Messages, counted, talking
 from anamorph.cli.terminal.settings import chosen_likelihood, parse_memory
-from anamorph.images.facts import remark_on_brightness
 from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 
 if TYPE_CHECKING:
@@ -147,6 +146,7 @@ def _check(lent: SiteData, name: str, messages: Messages) -> None:
     """Find out now what a coordinator would otherwise find out later."""
     from anamorph.arrays.devices import find_gpu
     from anamorph.federation.protocol.errors import PolicyError
+    from anamorph.images.facts import remark_on_brightness
 
     checked_arguments({"likelihood": lent.likelihood, "device": lent.device})
     if lent.device == "cuda":
