@@ -123,7 +123,9 @@ class ShapeAppearanceModel(TransformerMixin, BaseEstimator):  # type: ignore[mis
         one of them.
     shape_penalty : 5 numbers, optional
         Weights of the size, stretching, bending, elasticity and divergence of velocities; by
-        default those of the likelihood (`Likelihood.default_penalties`), as for other penalties.
+        default those of the likelihood (`Likelihood.default_penalties`), as for other penalties. Of
+        Gaussian images they are scaled: by the size of voxels, and those of appearance and mean by
+        the squared gradient of the mean image, so that units do not matter.
     appearance_penalty : 3 numbers, optional
         Weights of the size, stretching and bending of modes of appearance.
     mean_penalty : 3 numbers, optional
