@@ -18,6 +18,7 @@ from anamorph.federation import (
 from anamorph.federation.protocol.identity import new_identities
 from anamorph.federation.protocol.wire import unpack
 from anamorph.images.collection import open_images
+from anamorph.likelihoods import LIKELIHOODS
 from tests import simulated
 
 OPTIONS = {
@@ -36,8 +37,15 @@ def stack(n_images=13, seed=0):
     return images[:, 0]
 
 
+def fixed_penalties(likelihood="gaussian"):
+    """Return the default penalties of a federation: on one machine they follow the images."""
+    defaults = LIKELIHOODS[likelihood].default_penalties
+    return {f"{name}_penalty": weights for name, weights in defaults.items()}
+
+
 def model(**changes):
-    return ShapeAppearanceModel(**{**OPTIONS, **changes})
+    penalties = fixed_penalties(changes.get("likelihood", "gaussian"))
+    return ShapeAppearanceModel(**{**OPTIONS, **penalties, **changes})
 
 
 @dataclass

@@ -38,7 +38,7 @@ def test_values_too_large_are_one_line_that_names_the_image():
     [
         ({"balance": (1e-30, 0.0)}, "balance="),
         ({"decimation": 1e30}, "decimation="),
-        ({"voxel_size": (1e-10, 1e-10)}, "voxel_size="),
+        ({"voxel_size": (1e-10, 1e-10), "likelihood": "bernoulli"}, "voxel_size="),
     ],
 )
 def test_extreme_settings_are_one_line_that_names_them(options, named):
@@ -66,13 +66,10 @@ def test_the_last_good_checkpoint_is_kept(tmp_path, monkeypatch):
     assert model().fit(images, checkpoint=path).n_iter_ == 3
 
 
-@pytest.mark.parametrize(
-    ("scale", "words"), [(1e19, "typical intensities are"), (1e-40, "nothing was learnt")]
-)
-def test_intensities_that_teach_nothing_are_told(caplog, scale, words):
+def test_intensities_that_teach_nothing_are_told(caplog):
     with caplog.at_level(logging.WARNING):
-        model().fit(blobs(8, (12, 10)) * np.float64(scale))
-    assert words in caplog.text
+        model().fit(blobs(8, (12, 10)) * np.float64(1e-40))
+    assert "nothing was learnt" in caplog.text
 
 
 def test_a_fit_as_usual_is_not_warned_of(caplog):
@@ -86,7 +83,7 @@ def test_a_fit_as_usual_is_not_warned_of(caplog):
     [
         # The mean is flat, and no warp of it has a derivative: all latents are 0.
         ("poisson", {"mean_penalty": (8e8, 0.0, 1e4)}),
-        ("gaussian", {"voxel_size": (1e-3, 1e-3)}),
+        ("bernoulli", {"voxel_size": (1e-3, 1e-3)}),
         # Latents of 1e-19 differ by rounding.
         ("gaussian", {"shape_penalty": (1e12,) * 5}),
     ],

@@ -70,18 +70,6 @@ def test_files_that_cannot_be_read_are_problems_of_their_own(tmp_path):
     assert "does not exist" in found.problems[1]
 
 
-def test_bright_volumes_are_remarked_on(tmp_path):
-    scans = 500 * (0.5 + blobs(3, (6, 5, 4)))
-    paths = [save_nifti(tmp_path / f"{n}.nii", image) for n, image in enumerate(scans)]
-    (remark,) = inspect_files(paths).remarks
-    assert "--scale robust" in remark
-    pictures = [
-        save_picture(tmp_path / f"{n}.png", (255 * image).astype(np.uint8))
-        for n, image in enumerate(blobs(3, (9, 9)))
-    ]
-    assert not inspect_files(pictures).remarks
-
-
 def test_images_without_contrast_and_copies_are_remarked_on(tmp_path):
     one, other = blobs(2, (6, 5))
     images = {"a": one, "b": other, "c": one, "d": np.full((6, 5), 0.5, np.float32)}

@@ -24,7 +24,7 @@ from anamorph.images.collection import ImageCollection, Images, is_list_of_files
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
 from anamorph.latents import draw_latents, mode_standard_deviations
-from anamorph.model.checks import ArgumentError, check_choice, check_integer, checked_seed
+from anamorph.model.checks import ArgumentError, check_choice, check_integer
 from anamorph.model.encoding import Encoded
 from anamorph.model.folding import encode_unfolded, find_folds, tell_of_folds
 from anamorph.model.generator import Generator

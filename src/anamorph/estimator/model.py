@@ -34,6 +34,7 @@ from anamorph.model.checks import checked_seed
 from anamorph.model.folding import find_folds, tell_of_folds
 from anamorph.model.hyperparameters import HYPERPARAMETERS, checked_arguments
 from anamorph.model.progress import NotebookBar, is_notebook
+from anamorph.model.scaled_penalties import scaled_penalties
 from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile, stored_level
 from anamorph.storage.locks import locked
@@ -92,7 +93,9 @@ class ShapeAppearanceModel(TemplateMethods):
         one of them.
     shape_penalty : 5 numbers, optional
         Weights of the size, stretching, bending, elasticity and divergence of velocities; by
-        default those of the likelihood (`Likelihood.default_penalties`), as for other penalties.
+        default those of the likelihood (`Likelihood.default_penalties`), as for other penalties. Of
+        Gaussian images they are scaled: by the size of voxels, and those of appearance and mean by
+        the squared gradient of the mean image, so that units do not matter.
     appearance_penalty : 3 numbers, optional
         Weights of the size, stretching and bending of modes of appearance.
     mean_penalty : 3 numbers, optional
@@ -384,6 +387,7 @@ class ShapeAppearanceModel(TemplateMethods):
         refuse_foreign(X)
         images = open_images(X, self.likelihood, self.channel_axis, scale=arguments["scale"])
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
+        settings = scaled_penalties(settings, arguments, images)
         seed = checked_seed(arguments["random_state"])
         starting = checked_start(start, len(images), settings.layout.n_latents)
         watch = None

@@ -19,7 +19,6 @@ from anamorph.fitting.errors import FitError
 from anamorph.fitting.objective import LatentSums
 from anamorph.fitting.state import State
 from anamorph.images.collection import ImageCollection
-from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.hyperparameters import HYPERPARAMETERS, MODEL
 from anamorph.model.settings import Settings
 
@@ -144,9 +143,12 @@ def _largest_values(images: ImageCollection) -> Any:
 
 def _extreme_settings(settings: Settings) -> list[tuple[str, Any]]:
     """Return names and values of settings that are far from their defaults."""
+    likelihood = settings.likelihood
     defaults: dict[str, Any] = {
         f"{name}_penalty": weights
-        for name, weights in LIKELIHOODS[settings.likelihood_name].default_penalties.items()
+        for name, weights in likelihood.default_penalties.items()
+        # Other defaults are in units of intensity: see `model.scaled_penalties`.
+        if name == "shape" or not likelihood.has_noise
     }
     defaults |= {
         name: entry.default

@@ -26,7 +26,6 @@ from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
     check_intensities,
     facts_of,
-    remark_on_brightness,
     remark_on_labels,
     usual_intensity,
 )
@@ -237,7 +236,7 @@ class ArrayImages:
         remarks = [check_intensities(facts, self.name, usual)]
         if for_fit:
             self.typical = usual_intensity(facts)
-            remarks += [remark_on_labels(facts, self.name), remark_on_brightness(facts)]
+            remarks.append(remark_on_labels(facts, self.name))
         for remark in filter(None, remarks):
             _logger.warning("%s", remark)
 

@@ -27,7 +27,7 @@ MOST_REMARKS = 4
 _ODD = 10.0  # times brighter or darker than most others: worth a warning
 _ABSURD = 1e4  # the same: refused
 _SHARE_OF_LENGTH = 0.25  # of an axis: how far centres may be from each other
-_BRIGHT = 30.0  # from where on default penalties weigh too much
+_BRIGHT = 30.0  # from where on the default penalties of a federation weigh too much
 _MOSTLY = 0.5
 _MOST_NAMED = 3
 _TRIED = 1000  # values of an image, to see whether all are whole
@@ -110,19 +110,23 @@ def usual_intensity(facts: Sequence[ImageFacts]) -> float | None:
     return float(np.median(typical)) if typical else None
 
 
-def remark_on_brightness(facts: Sequence[ImageFacts]) -> str | None:
-    """Return a warning about intensities far above 1, None if there are none.
+def remark_on_brightness(usual: float | None) -> str | None:
+    """Return a warning about intensities far above 1 for a federation, None if they are not.
 
-    Penalties of appearance and mean are in units of intensity: with 500 for 1 the default ones
-    leave latents of the order of 1e-11, and a model of nothing.
+    Its coordinator sees no image, and default penalties of appearance and mean are those for
+    intensities of about 1: with 500 they leave latents of the order of 1e-11.
+
+    Parameters
+    ----------
+    usual : float or None
+        Typical intensity of the images, where it is known.
     """
-    usual = usual_intensity(facts)
     if usual is None or usual < _BRIGHT:
         return None
     return (
-        f"typical intensities are {usual:.3g}, and the default penalties are meant for about 1: "
-        "the model may learn little; scale='robust' (--scale robust) divides each image by its "
-        "own, or divide all by one number"
+        f"typical intensities are {usual:.3g}, and the default penalties of a federation are meant "
+        "for about 1: the model may learn little; scale='robust' (--scale robust) divides each "
+        "image by its own, or divide all by one number"
     )
 
 

@@ -37,7 +37,6 @@ from anamorph.images.facts import (
     check_intensities,
     digest_of,
     facts_of,
-    remark_on_brightness,
     remark_on_centres,
     remark_on_copies,
     remark_on_labels,
@@ -333,7 +332,6 @@ class FileImages:
             remarks.insert(0, check_intensities(facts, self.name, usual))
             if for_fit:
                 self.typical = usual_intensity(facts)
-                remarks.insert(1, remark_on_brightness(facts))
                 remarks.insert(0, remark_on_labels(facts, self.name))
         if for_fit:
             remarks.append(remark_on_copies(facts, self.name))

@@ -18,11 +18,10 @@ from anamorph.images.facts import (
     check_intensities,
     digest_of,
     facts_of,
-    remark_on_brightness,
     remark_on_copies,
     remark_on_missing,
 )
-from anamorph.images.integers import SCALES, HeldIntegers
+from anamorph.images.integers import HeldIntegers
 from anamorph.images.readers import open_image
 from anamorph.images.readers.source import Source
 
@@ -30,7 +29,6 @@ LABELS, MASK, COLOURS, INTENSITIES = "labels", "mask", "colours", "intensities"
 
 _MOST_COMPARED = 25  # files whose overlap with a file is looked at
 _LITTLE = 0.5  # overlap
-_SCALED_TYPES = {str(dtype) for dtype in SCALES}
 
 
 @dataclass(frozen=True)
@@ -278,11 +276,9 @@ def _remark_on_intensities(files: Sequence[FileFacts], facts: Sequence[ImageFact
     if any(file.looks_like in (LABELS, MASK) for file in files):
         return None
     try:
-        odd = check_intensities(facts, lambda n: str(files[n].path))
+        return check_intensities(facts, lambda n: str(files[n].path))
     except ImageError as error:
         return str(error)
-    is_scaled = any(file.stored in _SCALED_TYPES for file in files)  # to 0 and 1, when fitted
-    return odd or (None if is_scaled else remark_on_brightness(facts))
 
 
 def _remark_on_units(files: Sequence[FileFacts]) -> str | None:

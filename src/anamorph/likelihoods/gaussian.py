@@ -26,8 +26,9 @@ class Gaussian(IndependentChannels):
     name = "gaussian"
     brief = "intensities"
     description = "intensities with Gaussian noise"
-    # For intensities of about 0 to 1. Appearance is to be smooth: where it is free to have edges,
-    # it explains what is out of place before shape can, and the mean shows everything twice.
+    # Brought to the units of the images by `model.scaled_penalties`. Appearance is to be smooth:
+    # where it is free to have edges, it explains what is out of place before shape can, and the mean
+    # shows everything twice.
     default_penalties: ClassVar = {
         "shape": (0.001, 0.0, 16.0, 1.0, 1.0),
         "appearance": (4.0, 512.0, 64.0),

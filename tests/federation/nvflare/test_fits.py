@@ -18,6 +18,7 @@ from anamorph.federation.site.append_only import JsonLines
 from anamorph.federation.site.audit import AuditLog
 from anamorph.images.readers import identities_of
 from anamorph.storage.tensors import read_tensors
+from tests.federation.conftest import fixed_penalties
 from tests.federation.nvflare.hospitals import (
     PATIENCE,
     SIZES,
@@ -36,7 +37,8 @@ N_ITER = 15
 def pooled(hospitals):
     """The model of a fit to the images of all sites, on one computer."""
     start = hospitals.starting_latents(2)
-    return ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1).fit(pictures(hospitals), start=start)
+    model = ShapeAppearanceModel(2, n_iter=N_ITER, n_threads=1, **fixed_penalties())
+    return model.fit(pictures(hospitals), start=start)
 
 
 def pictures(hospitals):
@@ -73,9 +75,8 @@ def test_poses_stay_at_the_sites(hospitals, tmp_path):
     output, start = tmp_path / "model.safetensors", hospitals.starting_latents(2, seed=21)
     finish(hospitals.fit(output, "--iterations", 2, "--align", "translation", "--seed", 21))
     options = {"align": "translation", "n_iter": 2, "n_threads": 1, "random_state": 21}
-    check_same(
-        output, ShapeAppearanceModel(2, **options).fit(pictures(hospitals), start=start), 1e-5
-    )
+    model = ShapeAppearanceModel(2, **options, **fixed_penalties())
+    check_same(output, model.fit(pictures(hospitals), start=start), 1e-5)
     for kit in hospitals.kits.values():
         states = [
             read_tensors(path, "site state", 2)[0]

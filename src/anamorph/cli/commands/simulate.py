@@ -75,6 +75,7 @@ def simulate(
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.federation.coordinator.fit import Terms, check_levels, federated_fit
     from anamorph.federation.simulate import simulated_sites, split_images
+    from anamorph.images.facts import remark_on_brightness
     from anamorph.model.settings import checked_settings
 
     with talking("simulate", quiet, as_json) as messages:
@@ -98,6 +99,8 @@ def simulate(
             )
             check_levels(model)
             files.check(for_fit=True)
+            if remark := remark_on_brightness(files.typical):
+                messages.say(f"warning: {remark}")
             if sites > len(files):
                 raise CommandError(f"--sites must be at most the number of images, {len(files)}")
             parts, threads = split_images(len(files), sites), settings.flags["n_threads"]

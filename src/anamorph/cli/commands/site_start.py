@@ -146,12 +146,15 @@ def _check(lent: SiteData, name: str, messages: Messages) -> None:
     """Find out now what a coordinator would otherwise find out later."""
     from anamorph.arrays.devices import find_gpu
     from anamorph.federation.protocol.errors import PolicyError
+    from anamorph.images.facts import remark_on_brightness
 
     checked_arguments({"likelihood": lent.likelihood, "device": lent.device})
     if lent.device == "cuda":
         find_gpu()
     images = lent.open_images()
     images.check(for_fit=True)
+    if remark := remark_on_brightness(images.typical):
+        messages.say(f"warning: {remark}")
     try:
         policy = lent.read_policy()
         policy.check_images(len(images), name)

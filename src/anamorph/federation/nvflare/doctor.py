@@ -25,6 +25,7 @@ from anamorph.federation.nvflare.site_data import SiteData
 from anamorph.federation.protocol.errors import FederationError
 from anamorph.federation.protocol.roster import LEAST_SITES
 from anamorph.images.errors import ImageError, TableError
+from anamorph.images.facts import remark_on_brightness
 
 _SOON = timedelta(days=30)
 _LITTLE_SPACE, _NO_SPACE = 10e9, 1e9  # bytes
@@ -298,3 +299,5 @@ def _images(data: SiteData | None) -> Found:
     images.check(for_fit=True)
     data.read_policy().check_images(len(images))
     yield "ok", f"{len(images)} images can be read"
+    if remark := remark_on_brightness(images.typical):
+        yield "warning", remark
