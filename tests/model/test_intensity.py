@@ -76,7 +76,7 @@ def test_what_is_found_is_a_maximum(kind):
 
 def test_gain_and_offset_are_exact():
     """Of gain, offset and what is expected, pooled and federated fits must find the same."""
-    draws, expected, images = scene((9, 8))
+    _, expected, images = scene((9, 8))
     images = (3 * images + 5).astype(np.float32)
     precision = np.full(2, NOISE**-2)
     matched = match_intensities(images, expected, precision, "per image")

@@ -200,13 +200,9 @@ class Generator:
         """Return what the model says of some of the images that this generator is about."""
         if self.residual is None and self.unresolved is None:
             return self
-        some = (None if all_of is None else all_of[which] for all_of in self._of_images())
-        residual, unresolved = some
+        residual = None if self.residual is None else self.residual[which]
+        unresolved = None if self.unresolved is None else self.unresolved[which]
         return replace(self, residual=residual, unresolved=unresolved)
-
-    def _of_images(self) -> tuple[Array | None, Array | None]:
-        """Return what belongs to the images that this generator is about."""
-        return self.residual, self.unresolved
 
     def known_latents(self) -> Float64Array | None:
         """Return latents (N, K) to start from, where they are known of these images."""
