@@ -260,6 +260,20 @@ def test_reconstructions_come_back_on_the_grid_of_their_input(
     assert nib.load(onto_model).shape == VOLUME
 
 
+def test_reconstructions_are_as_bright_as_their_input(anamorph, tmp_path):
+    images = 0.2 + blobs(6, (8, 7, 6))
+    gains = 100 * 2.0 ** np.arange(6)
+    for n, image in enumerate(images):
+        save_nifti(tmp_path / f"{n}.nii.gz", (gains[n] * image).astype(np.float32), moved(0))
+    scans, model = sorted(tmp_path.glob("*.nii.gz")), tmp_path / "m.safetensors"
+    options = ("--scale", "robust", "--intensity", "per image")
+    anamorph("fit", *scans, *options, "-o", model, *QUICK, succeeds=True)
+    anamorph("reconstruct", model, *scans, "-o", tmp_path / "r", succeeds=True)
+    for n, image in enumerate(images):
+        made = nib.load(tmp_path / "r" / f"{n}_reconstruction.nii.gz").get_fdata()
+        assert made.mean() == pytest.approx(gains[n] * image.mean(), rel=0.05)
+
+
 def test_a_table_of_latents_has_no_grids(anamorph, volumes, volume_model, tmp_path):
     table = tmp_path / "z.tsv"
     anamorph("encode", volume_model, volumes, "-o", table, succeeds=True)

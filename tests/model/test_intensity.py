@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
+from anamorph.geometry.coarsen import coarsened_with_spread
 from anamorph.model.cosines import Cosines
 from anamorph.model.intensity import match_intensities
 from tests.cli.conftest import blobs
@@ -73,6 +74,46 @@ def test_what_is_found_is_a_maximum(kind):
     assert np.allclose(slope, predicted, rtol=1e-2, atol=2)
 
 
+def test_gain_and_offset_are_exact():
+    """Of gain, offset and what is expected, pooled and federated fits must find the same."""
+    _, expected, images = scene((9, 8))
+    images = (3 * images + 5).astype(np.float32)
+    precision = np.full(2, NOISE**-2)
+    matched = match_intensities(images, expected, precision, "per image")
+    n, gain, offset = 72, matched.gain[:, :, 0, 0].astype(float), matched.offset[:, :, 0, 0]
+
+    def value(log_gain, offset):
+        shifted = images + np.float64(offset)[..., None, None]
+        squares = np.square(np.exp(log_gain)[..., None, None] * shifted - expected).sum(axis=(2, 3))
+        weak = np.square(offset / (0.3 * images.std(axis=(2, 3)))) + np.square(log_gain / 0.1)
+        return n * log_gain - precision * squares / 2 - weak / 2
+
+    best, step = value(np.log(gain), offset), 1e-2
+    for change in (-step, step):
+        assert (value(np.log(gain) + change, offset) < best).all()
+        assert (value(np.log(gain), offset + change) < best).all()
+    slope = value(np.log(gain) + 1e-3, offset) - value(np.log(gain) - 1e-3, offset)
+    curvature = best * 2 - value(np.log(gain) + step, offset) - value(np.log(gain) - step, offset)
+    assert np.abs(slope / 2e-3 / (curvature / step**2)).max() < 1e-5  # error of ln g
+
+
+@pytest.mark.parametrize("kind", ["per image", "smooth"])
+def test_averaged_images_have_the_gains_of_whole_ones(kind):
+    """For what is expected to be constant within cells, the coarse grid loses nothing."""
+    draws, coarse, _ = scene((10, 12))
+    expected = coarse.repeat(2, axis=2).repeat(2, axis=3)
+    images = (expected + 0.3 * draws.standard_normal(expected.shape)).astype(np.float32)
+    whole = match_intensities(images, expected, np.full(2, 11.0), kind)
+    means, spread = coarsened_with_spread(images, (10, 12))
+    few = match_intensities(means, coarse, np.full(2, 11.0), kind, spread)
+    blind = match_intensities(means, coarse, np.full(2, 11.0), kind)
+    away = [np.abs(np.log(some.gain.mean() / whole.gain.mean())) for some in (few, blind)]
+    assert away[0] < 0.1 * away[1]
+    squares = np.square(whole.images - expected).sum(axis=(2, 3)) / 4
+    again = np.square(few.images - coarse).sum(axis=(2, 3)) + few.unresolved
+    assert np.allclose(again, squares, rtol=0.05)
+
+
 def test_constant_and_empty_channels_are_left_alone():
     images = np.ones((2, 1, 6, 6), np.float32)
     images[1] = np.nan
@@ -124,6 +165,32 @@ def test_images_come_back_in_their_own_intensities(fitted):
     assert np.abs(wrong).mean() < 0.5 * np.abs(seen[:, 5:8, 5:8] - seen.mean()).mean()
     ratio = deviations[3, 5:8, 5:8].mean() / deviations[0, 5:8, 5:8].mean()
     assert 2 < ratio < 8  # gains of 2 and of a half
+
+
+def test_no_image_is_more_probable_for_being_dark_or_constant(fitted):
+    model, images = fitted
+    scores = model.score_samples(images)
+    changes = model.score_samples(disturbed(images)) - scores
+    assert np.abs(changes).max() < 50  # by the priors; half the gain counted 155 for itself
+    faint = 0.3 + 1e-4 * np.random.default_rng(0).standard_normal(images.shape)
+    for nothing in (np.full_like(images, 0.3), faint):
+        assert model.score_samples(nothing).max() < scores.min() - 50
+
+
+def test_the_background_is_as_bright_as_it_was():
+    """Where the template has ended, images are compared as they are, whatever their gain."""
+    images = np.zeros((8, 20, 18), np.float32)
+    objects = 1 + blobs(8, (18, 16)) + np.linspace(0, 0.6, 8)[:, None, None]
+    images[:, 1:-1, 1:-1] = objects
+    options = {"align": "translation", "intensity": "per image", "n_threads": 1}
+    model = ShapeAppearanceModel(1, n_iter=3, **options).fit(images)
+    moved = np.zeros_like(images)
+    moved[:, 1:-1, :12] = objects[:, :, 4:]
+    explained = model.reconstruct(moved)[:, :, -3:]
+    assert np.abs(explained).max() < 1e-3
+    hidden = moved.copy()
+    hidden[:, :, -2:] = np.nan
+    assert np.abs(model.impute(hidden)[:, :, -2:]).max() < 1e-3
 
 
 def test_a_model_keeps_how_intensities_are_treated(fitted, tmp_path):

@@ -9,8 +9,8 @@ from scipy.ndimage import gaussian_filter, rotate
 from anamorph import ShapeAppearanceModel
 from anamorph.images.grid import Grid
 from anamorph.report import write_quality
-from anamorph.report.judging import judge_images
-from anamorph.report.oddities import name_of_axis, sides_of_axis
+from anamorph.report.judging import REMARKABLE, _Deviations, _find_reasons, judge_images
+from anamorph.report.oddities import Oddities, name_of_axis, sides_of_axis
 from examples.raw.quality import rank_spoilt, spoil
 
 
@@ -110,3 +110,22 @@ def test_models_with_poses_compare_images_where_they_lie():
     assert {one.name for one in judged[:2]} == {"3", "8"}
     assert "lies otherwise than others" in found["3"]
     assert "flipped: with top and bottom exchanged" in found["8"]
+
+
+def test_an_image_that_is_ordinary_once_it_is_mirrored_is_flipped():
+    """Of much the same images mirrored, gains by mirroring vary, and one more is not remarkable."""
+    draws = np.random.default_rng(0)
+    correlation, mirrored = draws.normal(0.95, 0.01, 20), draws.normal(-0.08, 0.06, (20, 2))
+    correlation[3], mirrored[3] = 0.80, (0.14, -0.1)
+    correlation[4], mirrored[4] = 0.80, (0.03, -0.1)  # of another kind
+    nothing = np.zeros(20)
+    odd = Oddities(
+        correlation, mirrored, nothing[:, None], nothing, nothing, nothing, np.zeros((20, 2)), []
+    )
+    fit = np.where(np.arange(20) == 4, -9.0, -1.0)
+    found = _Deviations.of(odd, fit, nothing, (1.0, 1.0))
+    assert found.mirrored.max() < REMARKABLE
+    reasons = [_find_reasons(n, odd, found, Grid((8, 8), None)) for n in range(20)]
+    assert reasons[3][0].startswith("flipped: with top and bottom exchanged")
+    assert reasons[4][0].startswith("of another contrast or kind")
+    assert not any(told for n, told in enumerate(reasons) if n not in (3, 4))

@@ -314,8 +314,8 @@ class Cohort:
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
             if likelihood.has_noise:
                 appearance = posed.appearance(encoding.latents)
-                squares[part], observed[part] = self._misfit(
-                    posed, images, appearance, encoding.displacement, part
+                squares[part], observed[part] = _misfit(
+                    posed, images, appearance, encoding.displacement
                 )
 
         self._run(update_part)
@@ -443,16 +443,15 @@ class Cohort:
             images = self.images.read(part)
             displacement = self._displacement(part) if has_modes else None
             appearance = generator.appearance(self.latents[part])
+            about = self._about(generator, part)
             found = improve_poses(
-                generator, images, appearance, displacement, self.poses[part], n_steps=n_steps
+                about, images, appearance, displacement, self.poses[part], n_steps=n_steps
             )
             self.poses[part], improved[part] = found.poses, found.improved
             values[part] = found.log_likelihood
             if likelihood.has_noise:
                 posed = self._posed(generator, part)
-                squares[part], observed[part] = self._misfit(
-                    posed, images, appearance, displacement, part
-                )
+                squares[part], observed[part] = _misfit(posed, images, appearance, displacement)
 
         self._run(update_part)
         if has_modes:
@@ -498,8 +497,8 @@ class Cohort:
             values[part], energy[part] = found.log_likelihood, found.energy
             improved[part], determined[part] = found.improved, descent.determined(seed)
             if likelihood.has_noise:
-                squares[part], observed[part] = self._misfit(
-                    posed, images, posed.appearance(latents), found.displacement, part
+                squares[part], observed[part] = _misfit(
+                    posed, images, posed.appearance(latents), found.displacement
                 )
 
         self._run(update_part)
@@ -587,9 +586,16 @@ class Cohort:
         """Return what a model says of some images, with their poses and, if bent, residuals."""
         if bent and self.residuals is not None:
             generator = generator.bent(self.residuals[part])
+        generator = self._about(generator, part)
         if not self.settings.has_poses:
             return generator
         return PosedGenerator.of(generator, self.poses[part])
+
+    def _about(self, generator: Generator, part: slice) -> Generator:
+        """Return what a model says of some images, of which averaging may have lost something."""
+        if self._spread is None:
+            return generator
+        return replace(generator, unresolved=self._spread[part])
 
     def _warp_key(self) -> tuple[int, int]:
         return self._current().parameters.warp_version, self._latents_version
@@ -635,29 +641,8 @@ class Cohort:
         total: Float64Array = clipped(self.poses, limit).sum(axis=0)
         return total
 
-    def _misfit(
-        self,
-        posed: Generator,
-        images: Array,
-        appearance: Array,
-        displacement: Array | None,
-        part: slice,
-    ) -> tuple[Float64Array, Float64Array]:
-        """Return squared residuals and numbers of voxels observed, (n, C) each: for the noise.
-
-        What coarse voxels cannot resolve of images counts as residual.
-        """
-        warped = posed.warp(appearance, displacement)
-        seen, _ = posed.comparable(posed.observed(images, displacement), warped)
-        squares, observed = self.settings.likelihood.residual_sums(warped, seen)
-        return squares if self._spread is None else squares + self._spread[part], observed
-
     def _sum_of(self, log_likelihoods: Float64Array) -> ArrayLike:
-        """Return the sum of log-likelihoods (N,), less what coarse voxels cannot resolve."""
-        if self._spread is not None:
-            precision = self._own(self._current().parameters.noise_precision)
-            unresolved = self.settings.decimation * (self._spread @ precision) / 2
-            log_likelihoods = log_likelihoods - unresolved
+        """Return the sum of log-likelihoods (N,)."""
         total: ArrayLike = clipped(log_likelihoods, self._limit("log_likelihood")).sum()
         return total
 
@@ -670,6 +655,14 @@ class Cohort:
             for value in values
         ]
         return Sums(len(self.images), dict(zip(QUESTIONS[question], arrays, strict=True)))
+
+
+def _misfit(
+    posed: Generator, images: Array, appearance: Array, displacement: Array | None
+) -> tuple[Float64Array, Float64Array]:
+    """Return squared residuals and numbers of voxels observed, (n, C) each: for the noise."""
+    warped = posed.warp(appearance, displacement)
+    return posed.misfit(warped, posed.observed(images, displacement))
 
 
 @dataclass(frozen=True)

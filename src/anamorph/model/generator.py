@@ -83,11 +83,15 @@ class Generator:
     residual : (N, d, *space), optional
         r, the residual velocity of each of the images that methods are given (see `residuals`), in
         the same place; none by default.
+    unresolved : (N, C), optional
+        What averaging over coarse voxels has lost of the squares of each of these images; by
+        default they are whole. It counts as residual, which no appearance explains on this grid.
     """
 
     settings: Settings
     parameters: Parameters
     residual: Array | None = field(default=None, kw_only=True)
+    unresolved: Float64Array | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is computed when it is needed: pickles stay small."""
@@ -194,7 +198,11 @@ class Generator:
 
     def only(self, which: IntArray) -> Generator:
         """Return what the model says of some of the images that this generator is about."""
-        return self if self.residual is None else replace(self, residual=self.residual[which])
+        if self.residual is None and self.unresolved is None:
+            return self
+        residual = None if self.residual is None else self.residual[which]
+        unresolved = None if self.unresolved is None else self.unresolved[which]
+        return replace(self, residual=residual, unresolved=unresolved)
 
     def known_latents(self) -> Float64Array | None:
         """Return latents (N, K) to start from, where they are known of these images."""
@@ -264,9 +272,8 @@ class Generator:
         warped = self.settings.likelihood.derivatives(
             expected, images, self.parameters.noise_precision
         )
-        if self.settings.matches_intensities:
-            values = warped.log_likelihood + density
-            warped = Derivatives(values, warped.gradient, warped.hessian)
+        values = warped.log_likelihood + density
+        warped = Derivatives(values, warped.gradient, warped.hessian)
         factor = self.settings.decimation
         if factor == 1:
             return warped
@@ -279,17 +286,54 @@ class Generator:
     def matched(self, images: Array, expected: Array) -> Matched:
         """Return images with the gain and offset that fit to expected ones (see `intensity`)."""
         precision = self.parameters.noise_precision
-        return match_intensities(images, expected, precision, self.settings.intensity)
+        kind = self.settings.intensity
+        return match_intensities(images, expected, precision, kind, self.unresolved)
+
+    def in_own_intensities(
+        self, images: Array, expected: Array, displacement: Array | None
+    ) -> tuple[Array, Array]:
+        """Return expected images in the intensities of the images they stand for.
+
+        Parameters
+        ----------
+        images : (N, C, *space)
+            f, NaN where missing.
+        expected : (N, C, *space)
+            In the intensities of the model.
+        displacement : (N, d, *space) or None
+            That of psi.
+
+        Returns
+        -------
+        expected : (N, C, *space)
+        gain : (N, C, *space)
+            By which deviations of the expected images have to be divided.
+        """
+        matched = self.matched(self.observed(images, displacement), expected)
+        return matched.undone(expected), matched.gain
 
     def comparable(self, images: Array, expected: Array) -> tuple[Array, Float64Array | float]:
         """Return images that can be compared with expected ones, and what ln p(f | a') gains.
 
-        That is, matched ones if each image has a gain of its own, and else the images and 0.
+        That is, matched ones if each image has a gain of its own, and else the images and, unless
+        averaging has lost something of them, 0.
         """
         if not self.settings.matches_intensities:
-            return images, 0.0
+            if self.unresolved is None:
+                return images, 0.0
+            precision = beside(self.unresolved, self.parameters.noise_precision)
+            return images, -0.5 * (self.unresolved @ precision)
         matched = self.matched(images, expected)
         return matched.images, matched.log_density
+
+    def misfit(self, warped: Array, images: Array) -> tuple[Float64Array, Float64Array]:
+        """Return squared residuals and numbers of voxels observed, (N, C) each: for the noise."""
+        unresolved = self.unresolved
+        if self.settings.matches_intensities:
+            matched = self.matched(images, warped)
+            images, unresolved = matched.images, matched.unresolved
+        squares, observed = self.settings.likelihood.residual_sums(warped, images)
+        return squares if unresolved is None else squares + unresolved, observed
 
     def pushed(self, warped: Derivatives, displacement: Array | None) -> Derivatives:
         """Return derivatives with respect to a, given those with respect to a'."""

@@ -91,11 +91,15 @@ class _Some:
     frame: PoseFrame | None
     which: IntArray
 
-    def posed(self, poses: Float64Array) -> PosedGenerator:
-        return PosedGenerator.of(self.generator, poses, self.frame)
+    def posed(self, poses: Float64Array, rows: IntArray | None = None) -> PosedGenerator:
+        about = self.generator.only(self._numbers(rows))
+        return PosedGenerator.of(about, poses, self.frame)
+
+    def _numbers(self, rows: IntArray | None) -> IntArray:
+        return self.which if rows is None else self.which[rows]
 
     def fields(self, rows: IntArray | None = None) -> tuple[Array, Array | None, Array]:
-        which = self.which if rows is None else self.which[rows]
+        which = self._numbers(rows)
         if len(which) == len(self.images):
             return self.appearance, self.displacement, self.images
         moved = None if self.displacement is None else self.displacement[which]
@@ -109,7 +113,7 @@ def _backtrack(some: _Some, search: PoseSearch, step: Float64Array) -> BoolArray
     moved, pending = np.zeros(len(step), bool), np.arange(len(step))
     for halvings in range(_MOST_HALVINGS + 1):
         trial = frame.composed(step[pending] * 0.5**halvings, start[pending])
-        values = to_host(some.posed(trial).log_likelihood(*some.fields(pending)))
+        values = to_host(some.posed(trial, pending).log_likelihood(*some.fields(pending)))
         good = values >= before[pending] - slack(before[pending])
         taken = some.which[pending[good]]
         search.poses[taken], search.log_likelihood[taken] = trial[good], values[good]

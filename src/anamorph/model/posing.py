@@ -65,7 +65,15 @@ class PosedGenerator(Generator):
     ) -> PosedGenerator:
         """Return a generator of images with poses (N, P), by default on the grid of the model."""
         frame = base.settings.frame if frame is None else frame
-        return cls(base.settings, base.parameters, base, frame, poses, residual=base.residual)
+        return cls(
+            base.settings,
+            base.parameters,
+            base,
+            frame,
+            poses,
+            residual=base.residual,
+            unresolved=base.unresolved,
+        )
 
     def only(self, which: IntArray) -> PosedGenerator:  # noqa: D102
         return PosedGenerator.of(self.base.only(which), self.poses[to_host(which)], self.frame)
@@ -126,6 +134,13 @@ class PosedGenerator(Generator):
         total, outside = self._place(displacement)
         warped = pull_batch(appearance, total)
         return np.where(outside[:, None], self._background(warped), warped)
+
+    def in_own_intensities(  # noqa: D102
+        self, images: Array, expected: Array, displacement: Array | None
+    ) -> tuple[Array, Array]:
+        own, gain = super().in_own_intensities(images, expected, displacement)
+        outside = self._place(displacement)[1][:, None]  # where images are compared as they are
+        return np.where(outside, expected, own), np.where(outside, np.float32(1), gain)
 
     def log_likelihood(  # noqa: D102
         self, appearance: Array, displacement: Array | None, images: Array

@@ -153,10 +153,9 @@ class Predictor:
         def explain(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
             here = located(generator, observed)
-            expected = here.expected_images(encode(here, observed).latents)
-            if not here.settings.matches_intensities:
-                return expected
-            return here.matched(observed, expected).undone(expected)
+            latents = encode(here, observed).latents
+            expected = here.expected_images(latents)
+            return _in_own_intensities(here, observed, expected, latents)[0]
 
         return self._filled(self._empty_images(len(images)), explain)
 
@@ -296,11 +295,8 @@ class Predictor:
             variance += generator.settings.likelihood.variance(
                 expected, generator.own(noise_variance)
             )
-            deviation = np.sqrt(variance)
-            if generator.settings.matches_intensities:
-                matched = generator.matched(observed, expected)
-                expected, deviation = matched.undone(expected), deviation / matched.gain
-            deviations[part] = to_host(np.where(is_missing, deviation, 0))
+            expected, gain = _in_own_intensities(here, observed, expected, posterior.latents)
+            deviations[part] = to_host(np.where(is_missing, np.sqrt(variance) / gain, 0))
             return np.where(is_missing, expected, observed)
 
         return self._filled(self._empty_images(len(images)), fill), deviations
@@ -316,6 +312,16 @@ class Predictor:
 
         self.in_parts(fill, len(out))
         return out
+
+
+def _in_own_intensities(
+    generator: Generator, images: Array, expected: Array, latents: Float64Array
+) -> tuple[Array, Array | float]:
+    """Return expected images as bright as the images themselves, and by how much they were more."""
+    if not generator.settings.matches_intensities:
+        return expected, 1.0
+    displacement = generator.unfolded_displacement(latents)
+    return generator.in_own_intensities(images, expected, displacement)
 
 
 def _at(

@@ -17,6 +17,7 @@ from anamorph.report.oddities import (
     Oddities,
     find_oddities,
     name_of_axis,
+    robust_deviation,
     robust_deviations,
     sides_of_axis,
 )
@@ -24,6 +25,7 @@ from anamorph.report.oddities import (
 #: Robust standard deviations from which on something is told.
 REMARKABLE = 4.0
 
+_ORDINARY = REMARKABLE / 2  # robust standard deviations, below which an image is like others
 _LEAST_GAIN = 0.01  # of a correlation, by mirroring or turning
 _NOTHING = 0.95  # share of an image that is empty
 _SOLID = 0.85  # of what is empty, at one end of a cropped image
@@ -155,6 +157,7 @@ class _Deviations:
     distance: Float64Array
     unlike: Float64Array
     mirrored: Float64Array
+    unlike_mirrored: Float64Array
     angle: Float64Array
     empty: Float64Array
     shift: Float64Array
@@ -168,13 +171,16 @@ class _Deviations:
         voxel_size: tuple[float, ...],
     ) -> _Deviations:
         mirrored = _by_column(odd.mirrored, _FLOORS["gain"])
+        unlike = robust_deviations(-odd.correlation, _FLOORS["correlation"])
+        usual = robust_deviation(odd.correlation, _FLOORS["correlation"])
         angle = np.abs(_by_column(odd.angle, _FLOORS["angle"]))
         voxel = _FLOORS["voxels"] * min(voxel_size)
         return cls(
             misfit=robust_deviations(-fit, 1e-3 * max(float(np.abs(fit).max()), 1e-3)),
             distance=robust_deviations(distance, 0.1),
-            unlike=robust_deviations(-odd.correlation, _FLOORS["correlation"]),
+            unlike=unlike,
             mirrored=np.where(odd.mirrored > _LEAST_GAIN, mirrored, 0.0),
+            unlike_mirrored=unlike[:, None] - odd.mirrored / usual,
             angle=np.where(odd.turned[:, None] > _LEAST_GAIN, angle, 0.0),
             empty=robust_deviations(odd.empty, _FLOORS["empty"]),
             shift=np.abs(_by_column(odd.shift, voxel)),
@@ -182,7 +188,7 @@ class _Deviations:
 
     @property
     def largest(self) -> Float64Array:
-        """The largest of all, (N,)."""
+        """The largest of all, (N,), of images as they are."""
         columns = [self.misfit, self.distance, self.unlike, self.empty]
         columns += [rows.max(axis=1) for rows in (self.mirrored, self.angle, self.shift)]
         return np.asarray(np.max(columns, axis=0))
@@ -197,8 +203,10 @@ def _find_reasons(n: int, odd: Oddities, found: _Deviations, grid: Grid) -> list
     if odd.empty[n] > _NOTHING:
         return ["empty: there is next to nothing where others have content"]
     reasons = []
-    axis, plane = int(found.mirrored[n].argmax()), int(found.angle[n].argmax())
-    is_mirrored = found.mirrored[n, axis] > REMARKABLE
+    axis, plane = int(odd.mirrored[n].argmax()), int(found.angle[n].argmax())
+    # Where images are much the same mirrored, the gain is small, but then all is well with them.
+    is_mended = found.unlike[n] > REMARKABLE and found.unlike_mirrored[n, axis] < _ORDINARY
+    is_mirrored = found.mirrored[n, axis] > REMARKABLE or is_mended
     is_turned = found.angle[n, plane] > REMARKABLE
     is_cropped = found.empty[n] > REMARKABLE and odd.solid[n] > _SOLID
     if is_cropped:

@@ -112,9 +112,13 @@ def robust_deviations(values: Float64Array, floor: float) -> Float64Array:
     floor : float
         The least standard deviation.
     """
-    median = np.median(values)
-    spread = _MAD_TO_DEVIATION * float(np.median(np.abs(values - median)))
-    return np.asarray((values - median) / max(spread, floor))
+    return np.asarray((values - np.median(values)) / robust_deviation(values, floor))
+
+
+def robust_deviation(values: Float64Array, floor: float) -> float:
+    """Return the robust standard deviation of values (N,), at least a floor."""
+    spread = _MAD_TO_DEVIATION * float(np.median(np.abs(values - np.median(values))))
+    return max(spread, floor)
 
 
 def name_of_axis(axis: int, grid: Grid) -> str:

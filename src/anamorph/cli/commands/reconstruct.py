@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ from anamorph.cli.terminal.models import ModelArguments, latent_source, output_o
 
 if TYPE_CHECKING:
     from anamorph.arrays.typing import Array
+    from anamorph.cli.terminal.models import LatentSource
+    from anamorph.estimator import ShapeAppearanceModel
 
 RECONSTRUCT_EXAMPLES = """[bold]Examples[/bold]
 anamorph reconstruct model.safetensors scans/ -o reconstructions/
@@ -48,8 +51,9 @@ def reconstruct(
 
     Each goes to a file of its name and _reconstruction (or _shape,
     _appearance): NIfTI in the space of the images, PNG if they were pictures,
-    else .npy. Images come back in their own pose; latents without poses in
-    that of the template.
+    else .npy. Images come back in their own pose and intensities; parts of
+    them, and latents, in the intensities of the model, and latents without
+    poses in the pose of the template.
     """
     from anamorph.model.checks import check_choice
 
@@ -60,15 +64,31 @@ def reconstruct(
     paths = image_paths(output, source.names, source.bids, _WORDS[part], written.suffix)
     model_arguments.reserve(paths, source.inputs)
     grids = source.input_grids(model) if on_input_grid else None
-    codes, poses, _ = source.encode(range(len(paths)))
-
-    def expected(some: slice) -> Array:
-        return model.expected_images(codes[some], part, None if poses is None else poses[some])
+    expected = _reconstructed(model, source, part, len(paths))
 
     with messages.counting(f"Reconstructing {counted(len(paths), 'image')}"):
         write_images(model, written, paths, expected, grids)
     describe_folder(output, source.bids, "anamorph reconstruct")
     messages.wrote(*paths)
+
+
+def _reconstructed(
+    model: ShapeAppearanceModel, source: LatentSource, part: str, n_images: int
+) -> Callable[[slice], Array]:
+    """Return what makes some of the images that are written."""
+    open_files = source.open
+    if open_files is not None and part == "both":  # whose intensities are known
+
+        def explain(some: slice) -> Array:
+            return model.reconstructed_images(open_files(range(n_images)[some]))
+
+        return explain
+    codes, poses, _ = source.encode(range(n_images))
+
+    def expect(some: slice) -> Array:
+        return model.expected_images(codes[some], part, None if poses is None else poses[some])
+
+    return expect
 
 
 @options.command()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anamorph.cli.terminal.messages import Messages
     from anamorph.estimator import ShapeAppearanceModel
     from anamorph.images.bids import BidsFile
+    from anamorph.images.files import FileImages
     from anamorph.images.grid import Grid
     from anamorph.storage.outputs import ImageOutput
 
@@ -129,6 +130,9 @@ class LatentSource:
         Grids of the files of the images; None, by default, if latents come from a table.
     bids : list of BidsFile, optional
         What names of the images say; None, by default, if they are not from a BIDS dataset.
+    open : callable, optional
+        Returns the files of images with given numbers; None, by default, if latents come from a
+        table.
     """
 
     names: list[str]
@@ -136,6 +140,7 @@ class LatentSource:
     encode: Callable[[Sequence[int]], Codes]
     grids: list[Grid] | None = None
     bids: list[BidsFile] | None = None
+    open: Callable[[Sequence[int]], FileImages] | None = None
 
     def find(self, numbers: Sequence[int]) -> Float64Array:
         """Return the latents (n, K) of images with given numbers."""
@@ -192,13 +197,16 @@ def latent_source(
     opened = given.open_for(model, found)  # checks all headers before the work begins
     grids = [opened.grid_of(n) for n in range(len(opened))]
 
+    def open_files(numbers: Sequence[int]) -> FileImages:
+        return given.open_for(model, found.take(numbers))
+
     def encode(numbers: Sequence[int]) -> Codes:
-        files = given.open_for(model, found.take(numbers))
+        files = open_files(numbers)
         with messages.counting(f"Encoding {counted(len(numbers), 'image')}"):
             encoded = model.encode(files, residual=residual)
         return Codes(encoded.latents, encoded.poses, encoded.residuals)
 
-    return LatentSource(found.names, given.inputs(found), encode, grids, found.bids)
+    return LatentSource(found.names, given.inputs(found), encode, grids, found.bids, open_files)
 
 
 def check_residual(model: ShapeAppearanceModel) -> None:

@@ -44,8 +44,6 @@ _DEVIATIONS_OF_POSE = 4.0
 # what n of them give are up to the root of n times as large.
 _MOST_AT_A_VOXEL = 64.0
 _ROOM_OF_POSES = 4.0
-# By which images are multiplied where each has a gain of its own.
-_LARGEST_GAIN = 2.0**20
 #: Of an image in an analysis.
 MOST_WEIGHT = 2.0**20
 #: Two parties may round a bound to neighbouring powers of two.
@@ -131,7 +129,9 @@ class Bounds:
         observed = np.where(precision > 2 * np.pi, n_voxels, 0)
         density = likelihood.log_likelihood_of_sums(np.zeros(len(precision)), observed, precision)
         if self._matches_intensities:
-            density += n_voxels * len(precision) * math.log(_LARGEST_GAIN)
+            # In units of its own deviation: that of the matched image, which is in the range.
+            deviation = max(1.0, _ROOM * self._largest)
+            density += n_voxels * len(precision) * math.log(deviation)
         return self._settings.decimation * density
 
     def _extremes(self, generator: Generator, question: str) -> list[float]:
