@@ -6,7 +6,7 @@ Every method gets the same images, T1 slices or grey faces. A template is as sha
 energy, the sum of squared differences of neighbours, in the central half of the picture; 1 is the
 mean energy of the images themselves. ANTs builds two: means of registered images in three rounds,
 as in `examples.warps.overlap`, and that of its own `build_template`, which sharpens the mean of
-every round by a Laplacian filter. Energy alone does not tell edges from ghosts: look at the pictures.
+every round by a Laplacian filter. Energy alone does not tell edges from ghosts: see the pictures.
 """
 
 from __future__ import annotations
