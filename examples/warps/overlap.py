@@ -83,6 +83,10 @@ class Brought:
 Method = Callable[[Array], Callable[[Data], Brought]]
 
 
+#: Registers an image to a template; returns what warps others along, and the displacement.
+Register = Callable[[Array, Array], tuple[Callable[[Array], Array], Array]]
+
+
 def slices(folder: Path, n_images: int, n_held_out: int) -> Data:
     """Return T1 slices at 2 mm, with grey and white matter."""
     with np.load(folder / "oasis200_slice16_2mm_104x88.npz") as data:
@@ -169,32 +173,32 @@ def dipy(images: Array) -> Callable[[Data], Brought]:
 
 def ants(images: Array) -> Callable[[Data], Brought]:
     """Register with ANTs' symmetric normalisation, with ANTsPy's defaults."""
+    return _in_rounds(images, _register_by_ants)
+
+
+def ants_in_rounds(images: Array) -> Array:
+    """Return the mean of images that ANTs registered in rounds."""
+    return _mean_of_rounds(images, _register_by_ants)
+
+
+def _register_by_ants(template: Array, image: Array) -> tuple[Callable[[Array], Array], Array]:
     import ants as antspy
 
-    def register(template: Array, image: Array) -> tuple[Callable[[Array], Array], Array]:
-        fixed = antspy.from_numpy(template.astype(np.float32))
-        moving = antspy.from_numpy(image.astype(np.float32))
-        found = antspy.registration(fixed, moving, type_of_transform="SyNOnly", random_seed=1)
-        field = antspy.image_read(found["fwdtransforms"][0]).numpy()
+    fixed = antspy.from_numpy(template.astype(np.float32))
+    moving = antspy.from_numpy(image.astype(np.float32))
+    found = antspy.registration(fixed, moving, type_of_transform="SyNOnly", random_seed=1)
+    field = antspy.image_read(found["fwdtransforms"][0]).numpy()
 
-        def transform(other: Array) -> Array:
-            given = antspy.from_numpy(other.astype(np.float32))
-            moved = antspy.apply_transforms(fixed, given, found["fwdtransforms"])
-            array: Array = moved.numpy()
-            return array
+    def transform(other: Array) -> Array:
+        given = antspy.from_numpy(other.astype(np.float32))
+        array: Array = antspy.apply_transforms(fixed, given, found["fwdtransforms"]).numpy()
+        return array
 
-        return transform, np.moveaxis(field, -1, 0)
-
-    return _in_rounds(images, register)
+    return transform, np.moveaxis(field, -1, 0)
 
 
-def _in_rounds(
-    images: Array, register: Callable[[Array, Array], tuple[Callable[[Array], Array], Array]]
-) -> Callable[[Data], Brought]:
-    template = images.mean(axis=0)
-    for _ in range(_ROUNDS - 1):
-        moved = [register(template, image)[0](image) for image in images]
-        template = np.mean(moved, axis=0)
+def _in_rounds(images: Array, register: Register) -> Callable[[Data], Brought]:
+    template = _mean_of_rounds(images, register)
 
     def bring(data: Data) -> Brought:
         started = time.process_time()
@@ -207,6 +211,14 @@ def _in_rounds(
         return Brought(moved, min(_smallest_determinant(field) for _, field in found), seconds)
 
     return bring
+
+
+def _mean_of_rounds(images: Array, register: Register) -> Array:
+    """Return the template that images are registered to in the last round."""
+    template: Array = images.mean(axis=0)
+    for _ in range(_ROUNDS - 1):
+        template = np.mean([register(template, image)[0](image) for image in images], axis=0)
+    return template
 
 
 def _smallest_determinant(field: Array) -> float:
