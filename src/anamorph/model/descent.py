@@ -27,7 +27,7 @@ _SHORTEST_STEP = 0.01  # the least that later ones may go
 _FARTHEST = 1.5  # standard deviations from where a Hessian is from
 _MOST_PAIRS = 12  # that are remembered
 _SHOOTINGS_PER_STEP = 2  # there, and back for the gradient
-_DAMPING = 0.5  # the least curvature along a step, as a share of what the metric expects
+_DAMPING = 0.85  # the least curvature along a step, as a share of what the metric expects
 
 
 class Descent:
