@@ -68,14 +68,15 @@ class Brought:
     Attributes
     ----------
     labels : dict of (N, *space) bool
-    smallest : float
-        Smallest Jacobian determinant of all warps, away from the border.
+    smallest : pair of float
+        Smallest Jacobian determinants of all warps that labels were brought by, on the grid of the
+        template, and of their inverses; away from the border.
     seconds : float
         Of the processor, per image.
     """
 
     labels: dict[str, Array]
-    smallest: float
+    smallest: tuple[float, float]
     seconds: float
 
 
@@ -83,22 +84,24 @@ class Brought:
 Method = Callable[[Array], Callable[[Data], Brought]]
 
 
-#: Registers an image to a template; returns what warps others along, and the displacement.
-Register = Callable[[Array, Array], tuple[Callable[[Array], Array], Array]]
+#: What warps others along, the displacement on the grid of the template, and that of its inverse.
+Registered = tuple[Callable[[Array], Array], Array, Array]
+#: Registers an image to a template.
+Register = Callable[[Array, Array], Registered]
 
 
-def slices(folder: Path, n_images: int, n_held_out: int) -> Data:
+def slices(folder: Path, n_images: int, n_held_out: int, first: int = 0) -> Data:
     """Return T1 slices at 2 mm, with grey and white matter."""
     with np.load(folder / "oasis200_slice16_2mm_104x88.npz") as data:
-        some = slice(0, n_images + n_held_out)
+        some = slice(first, first + n_images + n_held_out)
         labels = {name: data[name][some] > 127 for name in ("gm", "wm")}
         return Data(data["t1"][some].astype(np.float32) / 255, labels, n_held_out)
 
 
-def hippocampi(folder: Path, n_images: int, n_held_out: int) -> Data:
+def hippocampi(folder: Path, n_images: int, n_held_out: int, first: int = 0) -> Data:
     """Return label maps at half resolution, as grey values."""
     with np.load(folder / "hippocampus_labels_48x64x48.npz") as data:
-        maps = data["labels"][: n_images + n_held_out]
+        maps = data["labels"][first : first + n_images + n_held_out]
     parts = {"anterior": maps == 1, "posterior": maps == 2}
     coarse = {name: _halved(part.astype(np.float32)) for name, part in parts.items()}
     grey = np.clip(0.5 * coarse["anterior"] + coarse["posterior"], 0, 1)
@@ -123,7 +126,7 @@ def overlap(labels: Array) -> float:
 
 def nothing(images: Array) -> Callable[[Data], Brought]:
     """Leave images where they are."""
-    return lambda data: Brought(data.labels, 1.0, 0.0)
+    return lambda data: Brought(data.labels, (1.0, 1.0), 0.0)
 
 
 def ours(**arguments: Any) -> Method:
@@ -136,7 +139,10 @@ def ours(**arguments: Any) -> Method:
             started = time.process_time()
             encoded = model.encode(data.images, residual=model.settings_.has_residuals)
             seconds = (time.process_time() - started) / len(data.images)
-            warps = model.displacement(encoded.latents, residuals=encoded.residuals)
+            into, out = (
+                model.displacement(encoded.latents, residuals=encoded.residuals, inverse=inverse)
+                for inverse in (True, False)
+            )
             moved = {
                 name: model.to_template(
                     labels.astype(np.float32),
@@ -147,7 +153,8 @@ def ours(**arguments: Any) -> Method:
                 > 0.5
                 for name, labels in data.labels.items()
             }
-            return Brought(moved, float(jacobian_determinant(warps).min()), seconds)
+            smallest = _smallest_determinant(into), _smallest_determinant(out)
+            return Brought(moved, smallest, seconds)
 
         return bring
 
@@ -159,14 +166,14 @@ def dipy(images: Array) -> Callable[[Data], Brought]:
     from dipy.align.imwarp import SymmetricDiffeomorphicRegistration
     from dipy.align.metrics import CCMetric
 
-    def register(template: Array, image: Array) -> tuple[Callable[[Array], Array], Array]:
+    def register(template: Array, image: Array) -> Registered:
         search = SymmetricDiffeomorphicRegistration(
             metric=CCMetric(image.ndim, radius=_RADIUS[image.ndim]), level_iters=_LONG_SCHEDULE
         )
         search.verbosity = 0
         found = search.optimize(template.astype(np.float64), image.astype(np.float64))
-        field = np.moveaxis(np.asarray(found.forward), -1, 0)
-        return lambda other: found.transform(other.astype(np.float64)), field
+        into, out = (np.moveaxis(np.asarray(one), -1, 0) for one in (found.forward, found.backward))
+        return lambda other: found.transform(other.astype(np.float64)), into, out
 
     return _in_rounds(images, register)
 
@@ -181,20 +188,21 @@ def ants_in_rounds(images: Array) -> Array:
     return _mean_of_rounds(images, _register_by_ants)
 
 
-def _register_by_ants(template: Array, image: Array) -> tuple[Callable[[Array], Array], Array]:
+def _register_by_ants(template: Array, image: Array) -> Registered:
     import ants as antspy
 
     fixed = antspy.from_numpy(template.astype(np.float32))
     moving = antspy.from_numpy(image.astype(np.float32))
     found = antspy.registration(fixed, moving, type_of_transform="SyNOnly", random_seed=1)
-    field = antspy.image_read(found["fwdtransforms"][0]).numpy()
+    paths = found["fwdtransforms"][0], found["invtransforms"][-1]
+    into, out = (np.moveaxis(antspy.image_read(path).numpy(), -1, 0) for path in paths)
 
     def transform(other: Array) -> Array:
         given = antspy.from_numpy(other.astype(np.float32))
         array: Array = antspy.apply_transforms(fixed, given, found["fwdtransforms"]).numpy()
         return array
 
-    return transform, np.moveaxis(field, -1, 0)
+    return transform, into, out
 
 
 def _in_rounds(images: Array, register: Register) -> Callable[[Data], Brought]:
@@ -205,10 +213,12 @@ def _in_rounds(images: Array, register: Register) -> Callable[[Data], Brought]:
         found = [register(template, image) for image in data.images]
         seconds = (time.process_time() - started) / len(data.images)
         moved = {
-            name: np.stack([move(one) > 0.5 for (move, _), one in zip(found, labels, strict=True)])
+            name: np.stack([move(one) > 0.5 for (move, *_), one in zip(found, labels, strict=True)])
             for name, labels in data.labels.items()
         }
-        return Brought(moved, min(_smallest_determinant(field) for _, field in found), seconds)
+        _, into, out = zip(*found, strict=True)
+        smallest = _smallest_determinant(np.stack(into)), _smallest_determinant(np.stack(out))
+        return Brought(moved, smallest, seconds)
 
     return bring
 
@@ -221,14 +231,11 @@ def _mean_of_rounds(images: Array, register: Register) -> Array:
     return template
 
 
-def _smallest_determinant(field: Array) -> float:
-    """Return the smallest Jacobian determinant of a displacement (d, *space), in its interior."""
-    n_dims = len(field)
-    matrix = np.empty((*field.shape[1:], n_dims, n_dims))
-    for i, j in itertools.product(range(n_dims), repeat=2):
-        matrix[..., i, j] = np.gradient(field[i], axis=j) + (i == j)
-    inside = (slice(_MARGIN, -_MARGIN),) * n_dims
-    return float(np.linalg.det(matrix)[inside].min())
+def _smallest_determinant(fields: Array) -> float:
+    """Return the smallest Jacobian determinant of displacements (N, d, *space), in the interior."""
+    inside = (..., *(slice(_MARGIN, -_MARGIN),) * fields.shape[1])
+    determinants = jacobian_determinant(np.ascontiguousarray(fields, dtype=np.float32))
+    return float(determinants[inside].min())
 
 
 def rows(data: Data, methods: dict[str, Method]) -> Iterator[dict[str, Any]]:
@@ -243,7 +250,8 @@ def rows(data: Data, methods: dict[str, Method]) -> Iterator[dict[str, Any]]:
                 "method": name,
                 "images": "held out" if held_out else "of the template",
                 **{label: overlap(maps) for label, maps in found.labels.items()},
-                "smallest determinant": found.smallest,
+                "smallest determinant": found.smallest[0],
+                "of the inverse": found.smallest[1],
                 "seconds per image": found.seconds,
                 "seconds to build, per image": built,
             }
@@ -275,10 +283,11 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=["slices", "hippocampi"])
     parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--held-out", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="number of the first image")
     options = parser.parse_args()
     for name in options.sets:
         load = {"slices": slices, "hippocampi": hippocampi}[name]
-        data = load(options.data, options.images, options.held_out)
+        data = load(options.data, options.images, options.held_out, options.first)
         for row in rows(data, methods_for(options.images, options.only)):
             shown = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
             print(f"{name}: " + ", ".join(map(": ".join, zip(row, shown, strict=True))), flush=True)

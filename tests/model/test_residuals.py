@@ -85,6 +85,26 @@ def test_energy_and_displacement_are_those_of_the_velocity(fitted):
     np.testing.assert_allclose(found.displacement, expected, atol=1e-4)
 
 
+def test_an_image_takes_no_more_steps_once_it_gains_little(fitted, monkeypatch):
+    model, images = fitted
+    generator, latents, zero = start_of(model, images)
+    # The first image is what its latents say, and has nothing to gain; others have.
+    settled = images.copy()
+    settled[:1] = generator.warp(
+        generator.appearance(latents[:1]), generator.displacement(latents[:1])
+    )
+    taken = []
+
+    def taking(descent, is_active, step=ResidualDescent._step):
+        taken.append(is_active.copy())
+        return step(descent, is_active)
+
+    monkeypatch.setattr(ResidualDescent, "_step", taking)
+    improve_residuals(generator, settled, latents, zero, _PRECISION, n_steps=60)
+    assert len(taken) < 60
+    assert sum(some[0] for some in taken) < len(taken)
+
+
 def test_a_warp_beyond_the_modes_is_found(fitted):
     model, images = fitted
     generator, latents, zero = start_of(model, images)

@@ -38,13 +38,16 @@ from anamorph.solvers import solve_velocity
 from anamorph.solvers.quasi_newton import PairMemory, dot, each
 
 _LONGEST_STEP = 1.0  # voxels that a step may change a velocity by
-_SHORTER = 0.25  # of a step that was refused
+_LONGER = 1.2  # after one that was taken
+_SHORTER = 0.5  # of a step that was refused
 _N_PAIRS = 12
 _N_OTHER_FIELDS = 8  # velocities, gradients and steps
 _METRIC_AGE = 5  # steps after which the metric is found anew
 _SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.3, 0.02
-_LEAST_GAIN = 1e-4  # of the energy: images that gain less by a step are finished
-_PATIENCE = 3  # such steps in a row
+# Images whose last steps gain less each than this share of what all have gained are finished. More
+# steps would still raise the value, but not bring labels closer together, and they cost time.
+_LEAST_GAIN = 4e-3
+_N_LAST_STEPS = 4
 
 
 def residual_bytes(settings: Settings) -> int:
@@ -112,15 +115,18 @@ class ResidualDescent:
         self._here = _Visit(self, velocity)
 
     def take_steps(self, n_steps: int) -> None:
-        """Take at most so many steps, fewer if no image gains by them."""
-        n_idle = 0
+        """Take at most so many steps; an image takes fewer once it gains little by them."""
+        xp = array_namespace(self._images)
+        is_active = xp.ones(len(self._images), bool)
+        gains: list[Float64Array] = []
         for number in range(n_steps):
             if number % _METRIC_AGE == 0:
                 self._hessian = self._here.hessian()
-            gain = self._step()
-            is_idle = bool((gain <= _LEAST_GAIN * self._here.prior).all())
-            n_idle = n_idle + 1 if is_idle else 0
-            if n_idle == _PATIENCE:
+            gains.append(self._step(is_active))
+            if number + 1 >= _N_LAST_STEPS:
+                recent, total = sum(gains[-_N_LAST_STEPS:]), sum(gains)
+                is_active = is_active & (recent > _LEAST_GAIN * _N_LAST_STEPS * total)
+            if not is_active.any():
                 break
 
     def residuals(self) -> Residuals:
@@ -143,8 +149,8 @@ class ResidualDescent:
         product = dot(_multiplied(hessian, signs), self._solved(hessian, signs, _TRACE_TOLERANCE))
         return np.maximum(product, 0)
 
-    def _step(self) -> Float64Array:
-        """Try a step of all images, keep it where it is no worse; return what it gains, (N,)."""
+    def _step(self, is_active: BoolArray) -> Float64Array:
+        """Try a step, keep it where it is no worse and images are active; return the gain, (N,)."""
         here, xp = self._here, array_namespace(self._images)
 
         def solve(fields: Array) -> Array:
@@ -159,9 +165,11 @@ class ResidualDescent:
         trial = _Visit(self, here.velocity - each(factor, direction) * direction)
         self._memory.learn(trial.velocity - here.velocity, trial.gradient - here.gradient)
         gain = trial.value - here.value
-        accepted = gain >= -slack(here.log_likelihood)
+        accepted = is_active & (gain >= -slack(here.log_likelihood))
         shorter = _SHORTER * np.minimum(length, self._longest)
-        self._longest = xp.where(accepted, np.minimum(2 * self._longest, _LONGEST_STEP), shorter)
+        self._longest = xp.where(
+            accepted, np.minimum(_LONGER * self._longest, _LONGEST_STEP), shorter
+        )
         self._improved = self._improved | accepted
         here.take(trial, np.flatnonzero(accepted))
         return cast(Float64Array, xp.where(accepted, gain, 0.0))
