@@ -57,7 +57,7 @@ def scaled_penalties(
     if names:
         energy = gradient_energy(images, np.divide(settings.voxel_size, length))
         factor = _GRADIENT_ENERGY / energy if energy > _LEAST_ENERGY else 1.0
-    scaled = {
+    scaled: dict[str, Any] = {
         name: _rescaled(getattr(settings, name), factor, length, _FIELD_POWERS) for name in names
     }
     if given["shape_penalty"] is None:
