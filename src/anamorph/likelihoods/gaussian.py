@@ -27,8 +27,8 @@ class Gaussian(IndependentChannels):
     brief = "intensities"
     description = "intensities with Gaussian noise"
     # Brought to the units of the images by `model.scaled_penalties`. Appearance is to be smooth:
-    # where it is free to have edges, it explains what is out of place before shape can, and the mean
-    # shows everything twice.
+    # where it is free to have edges, it explains what is out of place before shape can, and the
+    # mean shows everything twice.
     default_penalties: ClassVar = {
         "shape": (0.001, 0.0, 16.0, 1.0, 1.0),
         "appearance": (4.0, 512.0, 64.0),
