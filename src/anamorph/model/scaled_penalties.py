@@ -55,8 +55,10 @@ def scaled_penalties(
     names = [name for name in ("appearance_penalty", "mean_penalty") if given[name] is None]
     factor = 1.0
     if names:
-        energy = gradient_energy(images, np.divide(settings.voxel_size, length))
-        factor = _GRADIENT_ENERGY / energy if energy > _LEAST_ENERGY else 1.0
+        with np.errstate(over="ignore", invalid="ignore"):  # sites refuse infinite images later
+            energy = gradient_energy(images, np.divide(settings.voxel_size, length))
+        if _LEAST_ENERGY < energy < math.inf:
+            factor = _GRADIENT_ENERGY / energy
     scaled: dict[str, Any] = {
         name: _rescaled(getattr(settings, name), factor, length, _FIELD_POWERS) for name in names
     }
