@@ -18,7 +18,7 @@ def test_overlap_is_the_mean_dice_of_all_pairs():
 def test_the_smallest_determinant_is_that_of_the_interior():
     rows, _ = np.mgrid[:12, :12]
     field = np.stack([-0.5 * rows, np.zeros_like(rows)]).astype(float)
-    assert overlap._smallest_determinant(field) == pytest.approx(0.5)
+    assert overlap._smallest_determinant(field[None]) == pytest.approx(0.5)
 
 
 def test_warps_raise_the_overlap_of_labels():
