@@ -10,7 +10,7 @@ from benchmarks import fuzz
 fuzz.load_cases()
 
 QUICK = ("arrays", "channels", "damaged_files", "files")
-N_QUICK, N_SLOW = 60, 25
+N_QUICK, N_SLOW, N_LONG = 60, 25, 4
 
 
 def no_failures(kind, n_cases, seed):
@@ -28,11 +28,16 @@ def test_inputs_do_no_harm(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(set(fuzz.CASES) - set(QUICK)))
+@pytest.mark.parametrize("kind", sorted(set(fuzz.CASES) - {*QUICK, "combinations"}))
 def test_models_and_commands_do_no_harm(kind):
     outcomes = no_failures(kind, N_SLOW, seed=20)
     # Checksums tell every damage; of other cases some are accepted.
     assert outcomes == {"refused"} if kind.startswith("damaged") else len(outcomes) > 1
+
+
+@pytest.mark.slow
+def test_combined_settings_do_no_harm():
+    assert "fitted" in no_failures("combinations", N_LONG, seed=20)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there are no alarms on Windows")
