@@ -40,7 +40,7 @@ def test_a_table_with_some_columns_of_a_pose_is_refused(tmp_path):
 
 @pytest.mark.parametrize("command", ["report", "explore", "reconstruct"])
 def test_latents_of_another_model_are_refused(anamorph, volume_model, tmp_path, command):
-    table, output = tmp_path / "latents.tsv", tmp_path / "out.html"
+    table, output = tmp_path / "latents.tsv", tmp_path / "out"
     table.write_text("participant_id\tz1\tz2\tshift1\nsub-01\t0.5\t1.0\t2.0\n", encoding="utf-8")
     result = anamorph(command, volume_model, "--latents", table, "-o", output)
     assert "has the poses shift1, and the model has none: make it with this model" in result.error
