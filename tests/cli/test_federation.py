@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from anamorph import ShapeAppearanceModel
+from anamorph.likelihoods import LIKELIHOODS
 from tests.cli.conftest import QUICK, blobs
 from tests.images.filemaking import save_picture
 
@@ -38,7 +39,12 @@ def test_simulate_gives_the_model_of_one_machine(anamorph, folder, policy, tmp_p
     result = simulate(anamorph, folder, shared, *policy, "--json", succeeds=True).json
     assert result["sites"] == ["site1", "site2", "site3"]
     assert result["n_images"] == N_IMAGES
-    anamorph("fit", folder, "-o", pooled, *QUICK, succeeds=True)
+    # A coordinator sees no image: its default penalties are the numbers that follow images elsewhere.
+    defaults = LIKELIHOODS["gaussian"].default_penalties
+    penalties = [
+        f"--{name}-penalty={','.join(map(str, defaults[name]))}" for name in ("appearance", "mean")
+    ]
+    anamorph("fit", folder, "-o", pooled, *QUICK, *penalties, succeeds=True)
     one, other = (ShapeAppearanceModel.load(path) for path in (shared, pooled))
     np.testing.assert_allclose(one.objective_, other.objective_, rtol=1e-4)
     assert not list(tmp_path.glob("shared*latents*"))

@@ -179,8 +179,10 @@ def test_a_fit_to_files_reads_them_once(small_files, monkeypatch):
         "read",
         lambda self, part: n_read.append(len(read(self, part))) or read(self, part),
     )
-    ShapeAppearanceModel(1, n_iter=2, n_steps=2).fit(small_files)
+    ShapeAppearanceModel(1, n_iter=2, n_steps=2, likelihood="bernoulli").fit(small_files)
     assert sum(n_read) == 5
+    ShapeAppearanceModel(1, n_iter=2, n_steps=2).fit(small_files)  # default penalties look at some
+    assert sum(n_read) == 15
 
 
 def test_only_few_and_small_images_are_kept():

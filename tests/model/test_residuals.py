@@ -48,17 +48,20 @@ def test_the_gradient_is_that_of_the_value(fitted):
     smooth = generator.velocity(draws.standard_normal(latents.shape))
     here = ResidualDescent(generator, images, latents, 0.3 * smooth, _PRECISION)._here
     step = generator.velocity(draws.standard_normal(latents.shape))
-    step *= 0.02 / np.abs(step).max()
-    values = [
+    step *= 0.001 / np.abs(step).max()
+    after, before = (
         ResidualDescent(
             generator, images, latents, here.velocity + sign * step, _PRECISION
         )._here.value
         for sign in (1, -1)
-    ]
-    expected = -(here.gradient * step).reshape(len(images), -1).sum(axis=1)
-    np.testing.assert_allclose(
-        (values[0] - values[1]) / 2, expected, rtol=0, atol=0.01 * np.abs(expected).max()
     )
+    expected = -(here.gradient * step).reshape(len(images), -1).sum(axis=1)
+    # Interpolation has kinks: where one is near, the slopes on both sides of it differ.
+    slopes = np.sort([after - here.value, here.value - before], axis=0)
+    room = 0.01 * np.abs(expected).max()
+    assert (expected > slopes[0] - room).all()
+    assert (expected < slopes[1] + room).all()
+    assert np.abs(slopes.mean(axis=0) - expected).mean() < room
 
 
 def test_steps_do_no_harm_and_help(fitted):
