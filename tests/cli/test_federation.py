@@ -39,7 +39,7 @@ def test_simulate_gives_the_model_of_one_machine(anamorph, folder, policy, tmp_p
     result = simulate(anamorph, folder, shared, *policy, "--json", succeeds=True).json
     assert result["sites"] == ["site1", "site2", "site3"]
     assert result["n_images"] == N_IMAGES
-    # A coordinator sees no image: its default penalties are the numbers that follow images elsewhere.
+    # A coordinator sees no image, so that its default penalties do not follow the images.
     defaults = LIKELIHOODS["gaussian"].default_penalties
     penalties = [
         f"--{name}-penalty={','.join(map(str, defaults[name]))}" for name in ("appearance", "mean")
