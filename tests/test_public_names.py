@@ -155,3 +155,20 @@ def test_importing_public_packages_of_images_and_files_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"numba", "scipy", "sklearn", "matplotlib", "safetensors", "nibabel", "PIL"}
     assert not set(done.stdout.split()) & heavy
+
+
+def test_the_reference_shows_methods_that_classes_inherit():
+    """The methods of a fitted model are those of a parent, which pages leave out unless told."""
+    for page in sorted((ROOT / "docs" / "reference").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for found in REFERENCE.finditer(text):
+            package, _, name = found[1].rpartition(".")
+            parents = getattr(getattr(importlib.import_module(package), name), "__mro__", ())[1:]
+            inherits = any(
+                parent.__module__.startswith("anamorph.")
+                and any(not member.startswith("_") for member in vars(parent))
+                for parent in parents
+                if isinstance(parent, type)
+            )
+            options = text[found.end() :].partition("\n\n")[0]
+            assert not inherits or "inherited_members: true" in options, found[1]
