@@ -115,7 +115,7 @@ def test_what_encoding_costs_is_counted(fitted, small_digits):
     images, _ = small_digits
     encoded = fitted.encode(images[:5])
     assert len(encoded) == 3
-    assert all((each.n_shootings >= 2).all() for each in encoded)  # a start and its adjoint
+    assert all((each.n_shootings >= 2).all() for each in encoded)  # good guesses need no step
     evidence = np.stack([each.log_evidence for each in encoded], axis=1)
     joint = fitted.joint_log_evidence(images[:5])
     assert np.allclose(evidence + fitted.class_log_prior_, joint)

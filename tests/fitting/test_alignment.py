@@ -263,7 +263,7 @@ def test_images_come_to_the_template_and_back_by_their_poses(moved, fitted):
 @pytest.mark.slow
 @pytest.mark.skipif("ANAMORPH_DATA" not in os.environ, reason="ANAMORPH_DATA names no folder")
 def test_poses_of_slices_with_fields_are_found_from_coarse_to_fine():
-    """What grids cannot resolve was not scaled by gains: 8 of these had no step of their pose."""
+    """Before gains were exact and scaled what grids lose, 8 of these had no step of their pose."""
     slices = np.load(Path(os.environ["ANAMORPH_DATA"]) / "oasis200_slice16_2mm_104x88.npz")["t1"]
     model = ShapeAppearanceModel(
         3, align="translation", levels=3, intensity="smooth", n_iter=12, n_threads=1
