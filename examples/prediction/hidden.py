@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -67,8 +68,8 @@ def opened(name: str, data: Path | None) -> Dataset:
     return drawn() if data is None else DATASETS[name](data)
 
 
-def result_of(task: Task, data: Path | None) -> dict[str, float]:
-    """Return what a method achieves on a split."""
+def result_of(task: Task, data: Path | None, device: str = "cpu") -> dict[str, float]:
+    """Return what a method achieves on a split; baselines use the CPU in any case."""
     dataset = opened(task.dataset, data)
     split = dataset.split(task.split)
     n_numbers = split.test[0].size
@@ -81,7 +82,11 @@ def result_of(task: Task, data: Path | None) -> dict[str, float]:
         error, choice = relative_error(BASELINES[task.method], split, task.split)
         return {"error": error, "choice": float(choice)}
     fitted = ShapeAppearanceModel(
-        task.n_latents, likelihood=dataset.likelihood, channel_axis=-1, n_threads=1
+        task.n_latents,
+        likelihood=dataset.likelihood,
+        channel_axis=-1,
+        device=device,
+        n_threads=1,
     ).fit(split.training)
     images, deviations = fitted.impute(split.observed, return_std=True)
     hidden = split.is_hidden
@@ -110,7 +115,7 @@ def tasks_of(datasets: Iterable[str], splits: Iterable[int], numbers: Iterable[i
 
 
 def kept(
-    task: Task, data: Path | None, work: Path, deadline: float = math.inf
+    task: Task, data: Path | None, work: Path, deadline: float = math.inf, device: str = "cpu"
 ) -> dict[str, Any] | None:
     """Return the result of a task and where it was made: computed now, or kept from before.
 
@@ -121,8 +126,8 @@ def kept(
         if time.time() > deadline:
             return None
         started = time.perf_counter()
-        found: dict[str, Any] = dict(result_of(task, data))
-        found["made"] = present_provenance(0, "cpu", 1, time.perf_counter() - started)
+        found: dict[str, Any] = dict(result_of(task, data, device))
+        found["made"] = present_provenance(0, device, 1, time.perf_counter() - started)
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(found), encoding="utf-8")
         print(task, found, flush=True)
@@ -191,12 +196,14 @@ def run(
     numbers: Iterable[int],
     n_processes: int,
     deadline: float = math.inf,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Do what can be begun before the deadline, and write the summary."""
     work.mkdir(parents=True, exist_ok=True)
     tasks = tasks_of(datasets, splits, numbers)
-    with ProcessPoolExecutor(n_processes) as pool:
-        futures = {task: pool.submit(kept, task, data, work, deadline) for task in tasks}
+    # Started anew, not forked: a GPU cannot be used by the fork of a process that has used it.
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
+        futures = {task: pool.submit(kept, task, data, work, deadline, device) for task in tasks}
         results = {task: future.result() for task, future in futures.items()}
     found = summary({task: result for task, result in results.items() if result is not None})
     out.mkdir(parents=True, exist_ok=True)
@@ -224,6 +231,7 @@ def main() -> None:
     options.add_argument("--splits", type=int, default=N_SPLITS)
     options.add_argument("--seed", type=int, default=0, help="of the first split; others follow")
     options.add_argument("--processes", type=int, default=1)
+    options.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options.add_argument("--minutes", type=float, default=math.inf, help="nothing begins later")
     given = options.parse_args()
     datasets = given.only if given.data else ["drawn faces"]
@@ -231,7 +239,7 @@ def main() -> None:
     splits = range(given.seed, given.seed + given.splits)
     places = given.data, given.work, given.out
     deadline = time.time() + 60 * given.minutes
-    found = run(*places, datasets, splits, numbers, given.processes, deadline)
+    found = run(*places, datasets, splits, numbers, given.processes, deadline, given.device)
     for measure in ("error", "evidence", "weight", "deviation"):
         print(table(found, measure), "\n")
 
