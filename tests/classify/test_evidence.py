@@ -9,6 +9,7 @@ from sklearn.model_selection import cross_val_score
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
 from anamorph.classify import evidence
+from anamorph.classify.calibration import Calibration, folds_of
 from anamorph.datasets import digits
 from anamorph.images.collection import open_images
 
@@ -148,6 +149,37 @@ def test_label_maps_may_lack_a_label_in_one_class():
     found = EvidenceClassifier(model).fit(maps, np.arange(12) >= 6)
     assert [len(model.mean_) for model in found.models_] == [3, 3]
     assert found.score(maps, np.arange(12) >= 6) == 1
+
+
+def test_calibration_by_folds_is_learnt_from_images_that_models_have_not_seen(small_digits):
+    images, labels = small_digits
+    model = clone(MODEL).set_params(n_iter=1)
+    found = EvidenceClassifier(model, calibration=2).fit(images, labels)
+    numbers = np.unique(labels, return_inverse=True)[1]
+    folds = folds_of(numbers, 2)
+    joint = np.empty((60, 3))
+    for fold in range(2):
+        part = EvidenceClassifier(model).fit(images[folds != fold], labels[folds != fold])
+        joint[folds == fold] = part.joint_log_evidence(images[folds == fold])
+    expected = Calibration.learn(joint, numbers)
+    assert found.calibration_.temperature > 1
+    assert found.calibration_.temperature == pytest.approx(expected.temperature, rel=1e-3)
+    assert np.allclose(found.calibration_.offsets, expected.offsets, atol=1e-3)
+    logs = expected.log_probabilities(found.joint_log_evidence(images))
+    assert np.allclose(found.predict_log_proba(images), logs, atol=0.05)
+    assert np.array_equal(found.predict(images), found.classes_[logs.argmax(axis=1)])
+
+
+def test_what_cannot_be_calibrated(small_digits):
+    images, labels = small_digits
+    for folds in (1, 2.5, True, "auto"):
+        with pytest.raises(ValueError, match="calibration must be None or an integer >= 2, got"):
+            EvidenceClassifier(MODEL, calibration=folds).fit(images, labels)
+    few = np.array(["many"] * 56 + ["few"] * 4)
+    with pytest.raises(
+        ValueError, match=r"calibration=2 fits .* class few has 2 images.*more folds"
+    ):
+        EvidenceClassifier(MODEL, calibration=2).fit(images, few)
 
 
 def test_what_cannot_be_classified(small_digits):

@@ -36,6 +36,31 @@ def test_kernels_are_compiled_anew_when_any_of_their_files_changes():
     assert compiled <= set(sources())
 
 
+def test_another_process_may_replace_a_compiled_kernel_while_it_is_read(real_gpu, monkeypatch):
+    from anamorph.kernels.cuda import stencils
+
+    systems_of = random_fields((6, 7), 2), np.ones((N_IMAGES, 2, 6, 7), np.float32)
+    expected = to_host(solve_velocity(*map(real_gpu.asarray, systems_of), PENALTY))
+    read, replaced = Path.read_text, []
+
+    def read_then_replace(path, *arguments, **options):
+        code = read(path, *arguments, **options)
+        if path.suffix == ".ptx" and not replaced:
+            replaced.append((path, code))
+            path.write_text(code.replace(".entry ", ".entry other_"))
+        return code
+
+    monkeypatch.setattr(stencils._apply_operator, "_compiled", {})
+    monkeypatch.setattr(Path, "read_text", read_then_replace)
+    try:
+        again = to_host(solve_velocity(*map(real_gpu.asarray, systems_of), PENALTY))
+    finally:
+        for path, code in replaced:
+            path.write_text(code)
+    assert replaced
+    assert np.array_equal(again, expected)
+
+
 @every_space
 def test_warps(gpu, space):
     images, displacement = random_fields(space, 3), 3 * random_fields(space, len(space), 1)

@@ -31,6 +31,8 @@ def test_small_version_finds_most_digits(published):
         assert len(entry["mistakes"]) == entry["n_errors"]
         assert entry["shootings_max"] <= 60
         assert entry["shootings_mean"] <= 30
+        assert entry["calibrated"]["n_errors"] <= 3
+        assert entry["calibrated"]["temperature"] > 1
         assert entry["seconds_fit"] > 0
         assert entry["made"]["seconds"] >= entry["seconds_fit"]
 
@@ -38,12 +40,17 @@ def test_small_version_finds_most_digits(published):
 def test_it_is_the_evidence_classifier(folder):
     experiment = Experiment("mnist", folder / "results", folder, is_small=True, n_threads=1)
     data = mnist.load_digits(experiment, 10)
-    evidence, _ = mnist.classify(experiment, None, data.test_images, 60)  # what was remembered
+    evidence, _ = mnist.classify(
+        experiment, None, data.test_images, "n60/test"
+    )  # what was remembered
     settings = preset("digits") | {"n_components": 3, "n_iter": 2, "n_threads": 1}
-    classifier = EvidenceClassifier(ShapeAppearanceModel(**settings))
+    classifier = EvidenceClassifier(ShapeAppearanceModel(**settings), calibration=2)
     classifier.fit(data.train_images[:60], data.train_labels[:60])
     expected = classifier.joint_log_evidence(data.test_images) - classifier.class_log_prior_
     assert np.allclose(evidence, expected, rtol=1e-4)
+    remembered = experiment.published["60"]["calibrated"]
+    assert remembered["temperature"] == pytest.approx(classifier.calibration_.temperature, rel=0.01)
+    assert np.allclose(remembered["offsets"], classifier.calibration_.offsets, atol=0.01)
 
 
 def test_it_goes_on_where_it_stopped(folder, monkeypatch, capsys):

@@ -2,24 +2,26 @@
 
 One model is learnt for each class, from its images alone. An image f belongs to class k with
 probability P(k | f), proportional to p(f | model k) P(k), where p(f | model k) is the evidence by
-Laplace's approximation.
+Laplace's approximation. On request, a calibration learnt by cross-validation makes it comparable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from anamorph.arrays.typing import Array, Float64Array, IntArray
+from anamorph.classify.calibration import Calibration, folds_of
 from anamorph.estimator import ShapeAppearanceModel
+from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, open_images
 from anamorph.model.checks import checked_components
 from anamorph.model.encoding import Encoded
@@ -39,6 +41,11 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     class_prior : {"empirical", "uniform"} or sequence of float
         Probabilities P(k) of the classes before an image is seen: their shares of the training
         images, all the same, or numbers that sum to 1, in the order of `classes_`.
+    calibration : int, optional
+        Number of folds, at least 2, by which a temperature and an offset per class are learnt:
+        models are fitted to the images outside each fold, and the evidence of those within it
+        says how the classes compare. Takes as many fits more. None, the default, compares
+        evidence as it is, which is far too sure.
 
     Attributes
     ----------
@@ -48,6 +55,8 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Fitted, one for each of `classes_`.
     class_log_prior_ : array of shape (n_classes,)
         ln P(k).
+    calibration_ : Calibration
+        Its `temperature` and `offsets`; 1 and 0 without calibration.
 
     Examples
     --------
@@ -58,10 +67,15 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, model: ShapeAppearanceModel, *, class_prior: str | Sequence[float] = "empirical"
+        self,
+        model: ShapeAppearanceModel,
+        *,
+        class_prior: str | Sequence[float] = "empirical",
+        calibration: int | None = None,
     ) -> None:
         self.model = model
         self.class_prior = class_prior
+        self.calibration = calibration
 
     def fit(self, X: ArrayLike | Sequence[Any], y: ArrayLike) -> EvidenceClassifier:  # noqa: N803
         """Learn a model of every class.
@@ -84,19 +98,50 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         counts = np.bincount(numbers)
         self._check_counts(counts)
+        n_folds = self._checked_folds(counts)
         self.class_log_prior_ = self._log_prior(counts)
-        self.models_ = [
-            clone(self.model).fit(
+        self.calibration_ = Calibration.none(len(counts))
+        if n_folds is not None:
+            joint = self._joint_out_of_folds(X, numbers, n_folds, images.format)
+            self.calibration_ = Calibration.learn(joint, numbers)
+        self.models_ = self._fitted_models(X, numbers, images.format)
+        return self
+
+    def _fitted_models(
+        self, images: ArrayLike | Sequence[Any], numbers: IntArray, image_format: ImageFormat
+    ) -> list[ShapeAppearanceModel]:
+        """Return a model of each class, fitted to its images alone."""
+        model = self.model
+        return [
+            clone(model).fit(
                 open_images(
-                    _select(X, np.flatnonzero(numbers == k)),
-                    self.model.likelihood,
-                    self.model.channel_axis,
-                    like=images.format,
+                    _select(images, np.flatnonzero(numbers == k)),
+                    model.likelihood,
+                    model.channel_axis,
+                    like=image_format,
                 )
             )
             for k in range(len(self.classes_))
         ]
-        return self
+
+    def _joint_out_of_folds(
+        self,
+        images: ArrayLike | Sequence[Any],
+        numbers: IntArray,
+        n_folds: int,
+        image_format: ImageFormat,
+    ) -> Float64Array:
+        """Return the joint log evidence (N, n_classes) by models that have not seen the image."""
+        folds = folds_of(numbers, n_folds)
+        joint = np.empty((len(numbers), len(self.classes_)))
+        for fold in range(n_folds):
+            others, own = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+            models = self._fitted_models(_select(images, others), numbers[others], image_format)
+            part = EvidenceClassifier.from_models(
+                models, self.classes_, class_prior=np.exp(self.class_log_prior_).tolist()
+            )
+            joint[own] = part.joint_log_evidence(_select(images, own))
+        return joint
 
     @classmethod
     def from_models(
@@ -132,6 +177,7 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         counts = np.array([model.origin_.n_images for model in classifier.models_])
         classifier._check_counts(counts)
         classifier.class_log_prior_ = classifier._log_prior(counts)
+        classifier.calibration_ = Calibration.none(len(counts))
         return classifier
 
     def encode(self, X: ArrayLike | Sequence[Any]) -> list[Encoded]:  # noqa: N803
@@ -169,12 +215,13 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike | Sequence[Any]) -> NDArray[Any]:  # noqa: N803
         """Return the most probable label of each image, (N,)."""
-        best = self.joint_log_evidence(X).argmax(axis=1)
+        best = self.predict_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_log_proba(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
         """Return ln P(k | f) of each image and class, (N, n_classes)."""
-        return np.asarray(log_softmax(self.joint_log_evidence(X), axis=1))
+        joint = self.joint_log_evidence(X)
+        return self.calibration_.log_probabilities(joint)
 
     def predict_proba(self, X: ArrayLike | Sequence[Any]) -> Float64Array:  # noqa: N803
         """Return P(k | f) of each image and class, (N, n_classes)."""
@@ -194,6 +241,22 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"{n_components} needs at least {n_latents + 1}: add images of that class, "
                     "leave it out, or lower n_components"
                 )
+
+    def _checked_folds(self, counts: IntArray) -> int | None:
+        """Return the number of folds, none without calibration; each has to leave enough images."""
+        n_folds = self.calibration
+        if n_folds is None:
+            return None
+        if isinstance(n_folds, bool) or not isinstance(n_folds, Integral) or n_folds < 2:
+            raise ValueError(f"calibration must be None or an integer >= 2, got {n_folds!r}")
+        try:
+            self._check_counts(counts - -(-counts // int(n_folds)))
+        except ValueError as error:
+            raise ValueError(
+                f"calibration={n_folds} fits models without one of {n_folds} parts of the images, "
+                f"and then {error}; or give more folds, or none"
+            ) from None
+        return int(n_folds)
 
     def _log_prior(self, counts: IntArray) -> Float64Array:
         prior = self.class_prior

@@ -62,7 +62,7 @@ class DeviceKernel:
         if compiled is None:
             compiled = self._compiled[layout] = self._compile(arguments)
         n_blocks = -(-n_threads // _THREADS_PER_BLOCK)
-        return Launch(compiled.kernel.ptr, n_blocks, struct.pack(layout, *values), arguments)
+        return Launch(compiled.ptr, n_blocks, struct.pack(layout, *values), arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> Any:
         signature = types.void(*map(_numba_type, arguments))
@@ -78,10 +78,14 @@ class DeviceKernel:
             unfinished = path.with_suffix(f".{os.getpid()}")
             unfinished.write_text(code)
             unfinished.replace(path)
-        entry = re.search(r"\.entry\s+([\w$]+)\s*\(", path.read_text())
+        # Read once: another process may replace the file by its own, with another name inside.
+        code = path.read_text()
+        entry = re.search(r"\.entry\s+([\w$]+)\s*\(", code)
         if entry is None:
             raise RuntimeError(f"{path} holds no kernel: remove it")
-        return cupy.RawModule(path=str(path)).get_function(entry.group(1))
+        module = cupy.cuda.function.Module()
+        module.load(code.encode())
+        return module.get_function(entry.group(1))
 
 
 class Launch:
