@@ -116,7 +116,7 @@ def run_size(experiment: Experiment, data: Digits, n: int, folds: int) -> None:
     if folds:
         calibration = calibrate(experiment, images, labels, n, folds)
         true = np.searchsorted(classifier.classes_, data.test_labels)
-        numbers["calibrated"] = calibrated_measures(calibration, joint, true)
+        numbers["calibrated"] = {"n_folds": folds} | calibrated_measures(calibration, joint, true)
         experiment.say(
             f"n = {n}: {numbers['calibrated']['n_errors']} errors with calibration by {folds} folds"
         )

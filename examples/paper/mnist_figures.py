@@ -65,6 +65,12 @@ def _draw_found(axes: Any, found: dict[int, Any]) -> None:
         if entry["n_test"] < _ALL_TEST_DIGITS:
             axes.plot(n, errors[n], color="tab:blue", marker="o", markerfacecolor="white")
             axes.vlines(n, *entry["error_percent_95"], color="tab:blue", linewidth=1)
+    calibrated = {n: entry["calibrated"] for n, entry in found.items() if "calibrated" in entry}
+    if calibrated:
+        axes.plot(
+            list(calibrated), [entry["error_percent"] for entry in calibrated.values()],
+            color="tab:blue", marker=".", linestyle="--", label="anamorph, calibrated",
+        )  # fmt: skip
 
 
 def draw_mistakes(
