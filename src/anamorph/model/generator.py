@@ -63,13 +63,15 @@ def working_bytes(settings: Settings) -> int:
 def encoding_bytes(settings: Settings) -> int:
     """Return how many bytes it takes to encode one image: what to tell a `BatchPlanner`.
 
-    Besides `working_bytes`, either the steps of a geodesic that adjoint shooting goes back along,
-    or what each latent does to the warped image.
+    Besides `working_bytes`, what each latent does to the warp, for all images and for those that are
+    not finished; and either the steps of a geodesic that adjoint shooting goes back along, or what
+    each latent does to the warped image.
     """
     s = settings
+    tangents = 2 * s.layout.n_shape * s.n_dims
     recorded = n_recorded_fields(s.n_steps) * s.n_dims
     effects = s.layout.n_latents * s.n_channels
-    return working_bytes(s) + 4 * math.prod(s.space) * max(recorded, effects)
+    return working_bytes(s) + 4 * math.prod(s.space) * (tangents + max(recorded, effects))
 
 
 @dataclass(frozen=True)
@@ -467,7 +469,7 @@ class Generator:
             moved = latents.copy()
             moved[:, shape] += axes[:, :, m]
             found.effects[:, m] = cast(Array, self.displacement(moved)) - found.displacement
-        found.turn(np.linalg.inv(axes))
+        found.turn(cast(Float64Array, np.linalg.inv(axes)))
         return found
 
     def tangent_derivatives(

@@ -20,7 +20,7 @@ from anamorph.model.descent import Descent, Trial, is_positive, newton_decrement
 from anamorph.model.generator import Generator, slack
 
 _SHOOTINGS_PER_STEP = 2  # there, and back for the gradient
-_FARTHEST = 3.0  # standard deviations from where tangents are from
+_FARTHEST = 6.0  # standard deviations from where tangents are from
 _FIRST_RADIUS, _LEAST_RADIUS = 4.0, 0.01  # of trust, in standard deviations
 _MOST_LINEAR_STEPS = 30
 _LINEAR_TOLERANCE = 0.1  # of a step with linear warps, as a share of that of encoding
@@ -87,7 +87,7 @@ class Refinement:
         accepted = gain >= -slack(trial.value)
         continues = np.flatnonzero(accepted & (promised > tolerance))
         self.n_shootings[active] += 1 + trial.make_exact(continues)
-        self._trust(active, latents, gain / np.maximum(promised, tolerance), accepted)
+        self._trust(active, latents, accepted, gain >= promised / 2)
         self._learn_steps(active, trial)
         self._move(active, trial, np.flatnonzero(accepted))
         self._renew_tangents(active[continues])
@@ -110,23 +110,27 @@ class Refinement:
         return descent.latents, descent.value - self.value[active]
 
     def _trust(
-        self, active: IntArray, latents: Float64Array, quality: Float64Array, accepted: BoolArray
+        self, active: IntArray, latents: Float64Array, accepted: BoolArray, is_good: BoolArray
     ) -> None:
         """Let steps go farther where one has gained what it promised, and less far if not."""
         step = latents - self.latents[active]
         length = np.sqrt((step * self._weights(step, active)).sum(axis=1))
         longer = np.maximum(self._radius[active], 2 * length)
         shorter = np.where(accepted, length, length / 3)
-        self._radius[active] = np.where(quality > 0.5, longer, shorter)
+        self._radius[active] = np.where(is_good, longer, shorter)
 
     def _weights(self, step: Float64Array, images: IntArray) -> Float64Array:
         return cast(Float64Array, (self.hessian[images] @ step[..., None])[..., 0])
 
     def _learn_steps(self, active: IntArray, trial: Trial) -> None:
-        step = trial.latents - self.latents[active]
-        moved = cast(Array, trial.displacement) - self._tangents.displacement[active]
-        weights = self._weights(step, active)[:, self._shape]
-        self._tangents.learn_step(active, step[:, self._shape], moved, weights)
+        """Let linear warps move as trials did, where steps are long enough to tell from rounding."""
+        step = (trial.latents - self.latents[active])[:, self._shape]
+        weights = (self.hessian[active][:, self._shape, self._shape] @ step[..., None])[..., 0]
+        is_long = (step * weights).sum(axis=1) > _LEAST_RADIUS**2
+        which = np.flatnonzero(is_long & np.isfinite(trial.value))
+        images = active[which]
+        moved = cast(Array, trial.displacement)[which] - self._tangents.displacement[images]
+        self._tangents.learn_step(images, step[which], moved, weights[which])
 
     def _move(self, active: IntArray, trial: Trial, which: IntArray) -> None:
         images, latents = active[which], trial.latents[which]
@@ -210,7 +214,7 @@ class _LinearDescent(Descent):
         way = here + super()._next_steps(active) - self._centre[active]
         length, radius = self._measure(way, active), self._radius[active]
         way *= (radius / np.maximum(length, radius))[:, None]
-        return cast(Float64Array, self._centre[active] + way - here)
+        return self._centre[active] + way - here
 
 
 def _all_of(images: IntArray) -> IntArray:

@@ -17,6 +17,7 @@ displacement, how steep the way is (its transpose):
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,9 +70,7 @@ class Tangents:
 
     def path(self, latents: Float64Array) -> StraightPath:
         """Return where latents (N, M) lead."""
-        step = (latents - self.centre).astype(self.effects.dtype)
-        moved = (step[:, None] @ self._rows())[:, 0]
-        return StraightPath(self.displacement + moved.reshape(self.displacement.shape))
+        return StraightPath(self.displacement + self._moved(latents - self.centre))
 
     def slopes(self, force: Array) -> Float64Array:
         """Return D'f, (N, M), of forces (N, d, *space) on the displacement."""
@@ -87,29 +86,27 @@ class Tangents:
     def learn_step(
         self, images: IntArray, step: Float64Array, moved: Array, weights: Float64Array
     ) -> None:
-        """Let steps (n, M) of some images move them as (n, d, *space) says.
+        """Let steps (n, M) of some images change their displacement by (n, d, *space).
 
         Parameters
         ----------
         images : (n,) integers
         step : (n, M)
+            s.
         moved : (n, d, *space)
-            How the displacement changed.
+            d(c + s) - d(c).
         weights : (n, M)
-            H s, by which directions count as alike.
+            H s.
         """
-        length = (step * weights).sum(axis=1)
-        share = weights / np.where(length > 0, length, 1.0)[:, None]
-        expected = (step[:, None].astype(moved.dtype) @ self._rows(images))[:, 0]
-        missed = moved.reshape(expected.shape) - expected
-        self._add(images, share[..., None].astype(moved.dtype) * missed[:, None])
+        length = (step * weights).sum(axis=1, keepdims=True)
+        share = weights / np.where(length > 0, length, 1.0)
+        self._add(images, share, moved - self.only(images)._moved(step))
 
     def learn_slope(self, images: IntArray, force: Array, missed: Float64Array) -> None:
         """Let slopes D'f of some images, given f, (n, d, *space), be larger by (n, M)."""
-        rows = force.reshape(len(force), -1)
-        squares = np.square(rows).sum(axis=1, dtype=np.float64)
+        squares = np.square(force.reshape(len(force), -1)).sum(axis=1, dtype=np.float64)
         share = missed / np.where(squares > 0, squares, 1.0)[:, None]
-        self._add(images, share[..., None].astype(rows.dtype) * rows[:, None])
+        self._add(images, share, force)
 
     def move_to(self, images: IntArray, latents: Float64Array, displacement: Array) -> None:
         """Let some images have another centre (n, M), with its displacement (n, d, *space)."""
@@ -121,12 +118,20 @@ class Tangents:
         self.move_to(images, others.centre, others.displacement)
         self.effects[images] = others.effects
 
-    def _rows(self, images: IntArray | slice = slice(None)) -> Array:
-        effects = self.effects[images]
-        return effects.reshape(*effects.shape[:2], -1)
+    def _moved(self, step: Float64Array) -> Array:
+        """Return D s, (N, d, *space), of steps (N, M)."""
+        moved = step[:, None].astype(self.effects.dtype) @ self._rows()
+        return moved.reshape(self.displacement.shape)
 
-    def _add(self, images: IntArray, change: Array) -> None:
-        self.effects[images] += change.reshape(len(images), *self.effects.shape[1:])
+    def _rows(self) -> Array:
+        number = math.prod(self.effects.shape[2:])  # -1 cannot tell where there are no images
+        return self.effects.reshape(*self.effects.shape[:2], number)
+
+    def _add(self, images: IntArray, share: Float64Array, change: Array) -> None:
+        """Add shares (n, M) of a change (n, d, *space) to D of some images."""
+        scaled = share.astype(change.dtype).reshape(*share.shape, *(1,) * (change.ndim - 1))
+        for m in range(share.shape[1]):  # one latent at a time takes little memory
+            self.effects[images, m] += scaled[:, m] * change
 
 
 def tangent_axes(hessian: Float64Array, shape: slice) -> Float64Array:
@@ -142,4 +147,3 @@ def tangent_axes(hessian: Float64Array, shape: slice) -> Float64Array:
     covariance = np.linalg.inv(hessian)[:, shape, shape]
     axes: Float64Array = np.linalg.cholesky(covariance)
     return axes
-
