@@ -32,7 +32,7 @@ from anamorph.model.guesses import Guesses, Regression
 from anamorph.model.intensity import Matched, match_intensities
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
-from anamorph.model.tangents import StraightPath, Tangents, tangent_axes
+from anamorph.model.tangents import StraightPath, Tangents, posterior_axes
 
 Number = TypeVar("Number", float, Float64Array)
 
@@ -63,9 +63,9 @@ def working_bytes(settings: Settings) -> int:
 def encoding_bytes(settings: Settings) -> int:
     """Return how many bytes it takes to encode one image: what to tell a `BatchPlanner`.
 
-    Besides `working_bytes`, what each latent does to the warp, for all images and for those that are
-    not finished; and either the steps of a geodesic that adjoint shooting goes back along, or what
-    each latent does to the warped image.
+    Besides `working_bytes`, what each latent does to the warp, twice: for all images and for those
+    that are not finished. And either the steps of a geodesic that adjoint shooting goes back along,
+    or what each latent does to the warped image.
     """
     s = settings
     tangents = 2 * s.layout.n_shape * s.n_dims
@@ -463,13 +463,13 @@ class Generator:
             An approximate one, with the prior: steps go along the axes of its posterior.
         """
         shape = self.settings.layout.shape
-        axes = _TANGENT_LENGTH * tangent_axes(hessian, shape)
+        axes, inverse = posterior_axes(hessian[:, shape, shape])
         found = Tangents.empty(latents[:, shape], cast(Array, self.displacement(latents)))
         for m in range(axes.shape[1]):
             moved = latents.copy()
-            moved[:, shape] += axes[:, :, m]
+            moved[:, shape] += _TANGENT_LENGTH * axes[:, :, m]
             found.effects[:, m] = cast(Array, self.displacement(moved)) - found.displacement
-        found.turn(cast(Float64Array, np.linalg.inv(axes)))
+        found.turn(inverse / _TANGENT_LENGTH)
         return found
 
     def tangent_derivatives(
@@ -489,7 +489,7 @@ class Generator:
             The approximate one, with the prior.
         images : (N, C, *space)
         """
-        axes = np.linalg.cholesky(np.linalg.inv(hessian))
+        axes, inverse = posterior_axes(hessian)
         appearance, displacement = self.appearance(latents), self.displacement(latents)
         here = self.warp(appearance, displacement)
         effects = np.empty_like(here, shape=(*latents.shape, *here.shape[1:]))  # J
@@ -500,7 +500,6 @@ class Generator:
         slopes, products = self._own_derivatives(
             effects, self.warped_derivatives(appearance, displacement, images)
         )
-        inverse = np.linalg.inv(axes)
         back = inverse.swapaxes(1, 2)
         return (back @ slopes[..., None])[..., 0], back @ products @ inverse
 

@@ -123,7 +123,7 @@ class Refinement:
         return cast(Float64Array, (self.hessian[images] @ step[..., None])[..., 0])
 
     def _learn_steps(self, active: IntArray, trial: Trial) -> None:
-        """Let linear warps move as trials did, where steps are long enough to tell from rounding."""
+        """Let linear warps move as trials did, where that is more than rounding."""
         step = (trial.latents - self.latents[active])[:, self._shape]
         weights = (self.hessian[active][:, self._shape, self._shape] @ step[..., None])[..., 0]
         is_long = (step * weights).sum(axis=1) > _LEAST_RADIUS**2

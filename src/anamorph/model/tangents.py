@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -134,16 +135,13 @@ class Tangents:
             self.effects[images, m] += scaled[:, m] * change
 
 
-def tangent_axes(hessian: Float64Array, shape: slice) -> Float64Array:
-    """Return directions of latents of shape, (N, M, M), one standard deviation long.
+def posterior_axes(hessian: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Return directions (N, K, K), as columns, of one standard deviation, and their inverse.
 
     Parameters
     ----------
     hessian : (N, K, K)
-        With the prior.
-    shape : slice
-        Which of the K latents move something.
+        H, with the prior: the axes A have A A' = H^-1.
     """
-    covariance = np.linalg.inv(hessian)[:, shape, shape]
-    axes: Float64Array = np.linalg.cholesky(covariance)
-    return axes
+    inverse = cast(Float64Array, np.linalg.cholesky(hessian)).swapaxes(1, 2)
+    return cast(Float64Array, np.linalg.inv(inverse)), inverse
