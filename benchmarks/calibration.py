@@ -25,6 +25,7 @@ from anamorph.model.curvature import exact_derivatives, fit_gaussian
 from anamorph.model.descent import Descent
 from anamorph.model.encoding import encode
 from anamorph.model.generator import Generator
+from anamorph.model.posterior import find_posterior
 from examples.prediction.datasets import digits, t1_slices, tissue_slices
 
 N_TRAINING = 200
@@ -121,6 +122,8 @@ def show_coverage(
     for name, start in (("approximate", plain), ("exact", exact)):
         fitted = fit_gaussian(generator, images, start.latents, start.covariance)
         gaussians[f"fitted, from {name}"] = fitted
+    both = find_posterior(generator, images, fitted=True)
+    gaussians["fitted, from the better of two starts"] = (both.latents, both.covariance)
     best = gaussians["fitted, from approximate"]
     weights, samples = importance(generator, images, best, draws, n_draws)
     log_evidence = logsumexp(weights, axis=0) - np.log(n_draws)
