@@ -8,6 +8,8 @@ from scipy.optimize import minimize
 
 from anamorph.geometry.adjoint import RecordedPath
 from anamorph.likelihoods import LIKELIHOODS
+from anamorph.model import generator as generator_module
+from anamorph.model.descent import Descent
 from anamorph.model.encoding import best_guesses, encode, improve, propose
 from anamorph.model.generator import Generator
 from tests import simulated
@@ -121,12 +123,12 @@ def golden_gains(monkeypatch, name, start):
 @every_golden
 def test_encoding_ends_where_the_reference_does_or_higher(monkeypatch, name):
     # `encode` leaves an image alone when a step promises less than a hundredth of a nat.
-    assert (golden_gains(monkeypatch, name, np.zeros_like) > -0.02).all()
+    assert (golden_gains(monkeypatch, name, np.zeros_like) > -0.01).all()
 
 
 @every_golden
 def test_starting_from_guesses_loses_nothing(monkeypatch, name):
-    assert (golden_gains(monkeypatch, name, lambda latents: None) > -0.02).all()
+    assert (golden_gains(monkeypatch, name, lambda latents: None) > -0.01).all()
 
 
 # ---- properties
@@ -290,7 +292,7 @@ def test_shootings_are_counted(monkeypatch):
     settings, parameters, _, images = simulated.random_problem("gaussian")
     generator = Generator(settings, parameters)
     assert len(generator.guesses.latents)  # they are warped once for all images
-    n_shot = {"record": 0, "differentiate": 0, "displacement": 0}
+    n_shot = dict.fromkeys(("__init__", "differentiate", "shoot"), 0)
 
     def count(owner, name, position):
         exact = getattr(owner, name)
@@ -301,17 +303,19 @@ def test_shootings_are_counted(monkeypatch):
 
         monkeypatch.setattr(owner, name, counting)
 
-    count(Generator, "record", 1)
+    count(RecordedPath, "__init__", 1)
     count(RecordedPath, "differentiate", 1)
-    count(Generator, "displacement", 1)
+    count(generator_module, "shoot", 0)
     encoded = encode(generator, images, exact_curvature=False)
-    assert encoded.n_shootings.sum() == n_shot["record"] + n_shot["differentiate"]
-    assert n_shot["displacement"] == 0
-    # There and along each axis, once per image, or twice if far.
-    encode(generator, images, exact_curvature=True)
-    per_image = 1 + settings.layout.n_latents
-    assert n_shot["displacement"] % per_image == 0
-    assert per_image * len(images) <= n_shot["displacement"] <= 2 * per_image * len(images)
+    assert encoded.n_shootings.sum() == n_shot["__init__"] + n_shot["differentiate"]
+    assert n_shot["shoot"] == 0
+    n_shot["__init__"] = n_shot["differentiate"] = 0
+    encoded = encode(generator, images, exact_curvature=True)
+    assert encoded.n_shootings.sum() == n_shot["__init__"] + n_shot["differentiate"]
+    # Tangents: there and along each axis, once per image, or twice if far.
+    per_image = 1 + settings.layout.n_shape
+    assert n_shot["shoot"] % per_image == 0
+    assert per_image * len(images) <= n_shot["shoot"] <= 2 * per_image * len(images)
 
 
 def test_where_tangents_overflow_the_approximate_curvature_stays(monkeypatch):
@@ -426,6 +430,26 @@ def simulated_matrices(packed, size):
 
 
 @every_likelihood
+def test_nothing_is_left_to_gain(likelihood):
+    settings, parameters, _, images = simulated.random_problem(likelihood, missing=0.1)
+    generator = Generator(settings, parameters)
+    latents = encode(generator, images).latents
+    before = values_at(settings, parameters, generator, images)(latents)
+    descent = Descent(generator, images, latents, before)
+    descent.visit(latents)
+    descent.take_steps(200, 1e-5)
+    assert np.quantile(descent.value - before, 0.9) < 0.01
+
+
+def test_images_far_too_bright_are_encoded():
+    """Their Hessians are so ill-conditioned that an inverse of theirs is not positive definite."""
+    settings, parameters, _, images = simulated.random_problem("gaussian")
+    encoded = encode(Generator(settings, parameters), 1000 * images, with_covariance=True)
+    assert np.isfinite(encoded.latents).all()
+    assert np.isfinite(encoded.log_evidence).all()
+
+
+@every_likelihood
 def test_encoding_ends_where_exact_gradients_vanish(likelihood):
     settings, parameters, _, images = simulated.random_problem(likelihood, missing=0.1)
     generator = Generator(settings, parameters)
@@ -439,4 +463,4 @@ def test_encoding_ends_where_exact_gradients_vanish(likelihood):
     decrement = np.einsum("nk,nkm,nm->n", gradient, encoded.covariance, gradient) / 2
     assert np.median(decrement) < 0.01
     assert decrement.max() < 0.1  # at a kink the gradient does not vanish
-    assert encoded.n_shootings.mean() < 15
+    assert encoded.n_shootings.mean() < 10

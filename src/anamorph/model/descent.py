@@ -2,11 +2,11 @@
 
 Far from the optimum, steps are those of Gauss-Newton (Algorithm 7), whose gradient comes with each
 shooting but is approximate where images are warped. Once it promises little, adjoint shooting gives
-the exact gradient, differences of warped images the exact effect of each latent, and the Hessian of
-Gauss-Newton with that effect becomes a metric that learns: each pair of a step and the change of
-the exact gradient along it corrects the metric (BFGS with Powell's damping), whether the step was
-taken or refused. A refused step thus makes the next one shorter, and needs no line search; the
-kinks that linear interpolation has between voxels become directions of high curvature.
+the exact gradient, and the Hessian of Gauss-Newton becomes a metric that learns: each pair of a
+step and the change of the exact gradient along it corrects the metric (BFGS with Powell's damping),
+whether the step was taken or refused. A refused step thus makes the next one shorter, and needs no
+line search; the kinks that linear interpolation has between voxels become directions of high
+curvature. `model.refinement` takes over where the exact effects of latents may be found.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.likelihoods.base import Derivatives
 from anamorph.model.generator import Generator, slack
 
-_SWITCH_AT = 1.0  # nats that an approximate step promises, below which gradients are exact
+#: Nats that an approximate step promises, below which gradients are exact.
+SWITCH_AT = 1.0
 _MOST_HALVINGS = 2  # of approximate steps, after which gradients are exact
 _LONGEST_STEP = 4.0  # standard deviations that the first exact step may go
 _SHORTEST_STEP = 0.01  # the least that later ones may go
-_FARTHEST = 1.5  # standard deviations from where a Hessian is from
 _MOST_PAIRS = 12  # that are remembered
 _SHOOTINGS_PER_STEP = 2  # there, and back for the gradient
 _DAMPING = 0.85  # the least curvature along a step, as a share of what the metric expects
@@ -41,10 +41,9 @@ class Descent:
         Where to return to if the first visit is no better.
     value : (N,), optional
         The value there; by default any visit is better.
-    exact_curvature : bool
-        Whether Hessians come from the exact effect of the latents on the image once gradients are
-        exact, at the cost of K shootings; by default they do not. The first exact gradient comes
-        with them.
+    approximate : bool
+        Whether to stay with approximate gradients, and to be finished where exact ones would be
+        needed; not by default.
 
     Attributes
     ----------
@@ -53,11 +52,11 @@ class Descent:
     value : (N,)
         ln p(f | z) - z'Pz/2 there.
     hessian : (N, K, K)
-        That of Gauss-Newton, with the prior: there, or at most a standard deviation away.
+        That of Gauss-Newton, with the prior.
     decrement : (N,)
         The gain that one more step promises, in nats, by exact gradients; infinite before.
     n_shootings : (N,)
-        Adjoint ones included, those for Hessians not.
+        Adjoint ones included.
     """
 
     def __init__(
@@ -67,11 +66,11 @@ class Descent:
         latents: Float64Array,
         value: Float64Array | None = None,
         *,
-        exact_curvature: bool = False,
+        approximate: bool = False,
     ) -> None:
         xp, (number, n_latents) = array_namespace(latents), latents.shape
         self._generator, self._images = generator, images
-        self._is_curvature_exact = exact_curvature and generator.settings.layout.n_shape > 0
+        self._stays_approximate = approximate
         self.latents = latents.copy()
         self.value = xp.full(number, -np.inf) if value is None else value.copy()
         self.hessian = xp.zeros((number, n_latents, n_latents)) + generator.prior_of(latents)
@@ -82,7 +81,6 @@ class Descent:
         self._is_known = xp.zeros(number, bool)  # whether there is a gradient
         self._n_refused = xp.zeros(number, np.intp)
         self._longest = xp.full(number, _LONGEST_STEP)
-        self._curved_at = self.latents.copy()  # where exact Hessians are from
         self._steps, self._changes = xp.zeros((2, number, _MOST_PAIRS, n_latents))
 
     def take_steps(self, max_shootings: int, tolerance: float) -> None:
@@ -93,34 +91,32 @@ class Descent:
             if not len(active):
                 break
             self.visit(self.latents[active] + self._next_steps(active), active)
-        if self._is_curvature_exact:
-            moved = self.latents - self._curved_at
-            everyone = array_namespace(moved).arange(len(moved))
-            is_far = (self._measure(moved, everyone) > _FARTHEST) | ~self._is_exact
-            self._find_curvature(np.flatnonzero(is_far))
 
     def visit(self, latents: Float64Array, active: IntArray | None = None) -> None:
         """Shoot images (all by default) at other latents (n, K), and stay where it is better."""
         if active is None:
             active = array_namespace(latents).arange(len(latents))
-        trial = _Trial(self._generator.only(active), self._images[active], latents)
+        trial = Trial(self._generator.only(active), self._images[active], latents)
         was_exact, must_return = self._is_exact[active], self._must_return(active)
         accepted = must_return | (trial.value >= self.value[active] - slack(trial.value))
-        trial.approximate(np.flatnonzero(accepted & ~(was_exact & self._is_curvature_exact)))
-        is_near = accepted & (_decrement(trial.gradient, trial.hessian) < _SWITCH_AT)
+        self._approximate(trial, np.flatnonzero(accepted))
+        is_near = accepted & (newton_decrement(trial.gradient, trial.hessian) < SWITCH_AT)
         is_exact = was_exact | (must_return & self._is_known[active]) | is_near
-        starts = is_exact & ~was_exact  # from here on exact: tangents, if asked for, tell gradients
-        needs_adjoint = was_exact if self._is_curvature_exact else is_exact
-        self.n_shootings[active] += 1 + trial.make_exact(np.flatnonzero(needs_adjoint))
+        self.n_shootings[active] += 1
+        if not self._stays_approximate:
+            self.n_shootings[active] += trial.make_exact(np.flatnonzero(is_exact))
         self._learn(active, trial, np.flatnonzero(was_exact))
         self._judge(active, trial, accepted)
         self._move(active, trial, np.flatnonzero(accepted))
         self._is_exact[active] = is_exact
-        if self._is_curvature_exact:
-            images = active[np.flatnonzero(starts)]
-            self._gradient[images] = self._find_curvature(images)
-        promised = _decrement(self._gradient[active], self._metric(active))
+        promised = newton_decrement(self._gradient[active], self._metric(active))
+        if self._stays_approximate:
+            promised = np.zeros_like(promised)
         self.decrement[active] = np.where(is_exact, promised, np.inf)
+
+    def _approximate(self, trial: Trial, which: IntArray) -> None:
+        """Find what some images of a trial need before they may have exact gradients."""
+        trial.approximate(which)
 
     def _must_return(self, active: IntArray) -> BoolArray:
         """Tell which images have to go back to their best latents.
@@ -154,7 +150,7 @@ class Descent:
         squares = (steps[:, None] @ self.hessian[active] @ steps[..., None])[:, 0, 0]
         return cast(Float64Array, np.sqrt(squares))
 
-    def _judge(self, active: IntArray, trial: _Trial, accepted: BoolArray) -> None:
+    def _judge(self, active: IntArray, trial: Trial, accepted: BoolArray) -> None:
         """Count refused steps, and let the next ones be longer or shorter."""
         length = self._measure(trial.latents - self.latents[active], active)
         longest = self._longest[active]
@@ -164,7 +160,7 @@ class Descent:
         )
         self._n_refused[active] = np.where(accepted, 0, self._n_refused[active] + 1)
 
-    def _learn(self, active: IntArray, trial: _Trial, which: IntArray) -> None:
+    def _learn(self, active: IntArray, trial: Trial, which: IntArray) -> None:
         """Remember what exact gradients say of the curvature along steps, taken or refused."""
         images = active[which]
         for kept, now, before in (
@@ -174,7 +170,7 @@ class Descent:
             kept[images, :-1] = kept[images, 1:]
             kept[images, -1] = now[which] - before[images]
 
-    def _move(self, active: IntArray, trial: _Trial, which: IntArray) -> None:
+    def _move(self, active: IntArray, trial: Trial, which: IntArray) -> None:
         images = active[which]
         self.latents[images] = trial.latents[which]
         self.value[images] = trial.value[which]
@@ -182,26 +178,6 @@ class Descent:
         self._is_known[images] = True
         curved = np.flatnonzero(trial.is_approximated)
         self.hessian[active[curved]] = trial.hessian[curved]
-
-    def _find_curvature(self, images: IntArray) -> Float64Array:
-        """Replace Hessians of some images by those from exact effects of the latents.
-
-        Returns the gradients (n, K) from the same effects. Where a shooting from far away leaves
-        what numbers can hold, as counts may, the approximate Hessian and gradient stay.
-        """
-        latents = self.latents[images]
-        if not len(images):
-            return latents
-        prior = self._generator.prior_of(latents)
-        gradient, hessian = self._generator.only(images).tangent_derivatives(
-            latents, self.hessian[images], self._images[images]
-        )
-        is_sound = _is_positive(hessian + prior) & np.isfinite(gradient).all(axis=1)
-        keep = np.flatnonzero(is_sound)
-        self.hessian[images[keep]] = hessian[keep] + prior
-        self._curved_at[images] = latents
-        exact = gradient + latents @ prior
-        return cast(Float64Array, np.where(is_sound[:, None], exact, self._gradient[images]))
 
     def _metric(self, active: IntArray) -> Float64Array:
         """Return the Hessian corrected by all pairs that are remembered, (n, K, K)."""
@@ -213,7 +189,7 @@ class Descent:
         return metric
 
 
-class _Trial:
+class Trial:
     """Images at some latents: the value there, and its derivatives as they are asked for.
 
     Attributes
@@ -222,6 +198,8 @@ class _Trial:
         As in `Descent`.
     gradient, hessian : (N, K) and (N, K, K)
         Of minus the value: those of the prior before the others are asked for.
+    displacement : (N, d, *space) or None
+        That of psi.
     is_approximated : (N,) bool
         Which Hessians are those of Gauss-Newton.
     """
@@ -230,8 +208,8 @@ class _Trial:
         self._generator, self.latents = generator, latents
         self._appearance = generator.appearance(latents)
         self._path = generator.record(latents)
-        self._displacement = None if self._path is None else self._path.displacement
-        self._warped = generator.warped_derivatives(self._appearance, self._displacement, images)
+        self.displacement = None if self._path is None else self._path.displacement
+        self._warped = generator.warped_derivatives(self._appearance, self.displacement, images)
         self.value = self._warped.log_likelihood + generator.log_prior(latents)
         self._prior = generator.prior_of(latents)
         self.gradient = latents @ self._prior
@@ -259,12 +237,18 @@ class _Trial:
             n_adjoints[which] = 1
         return n_adjoints
 
+    def forces(self, which: IntArray) -> Array:
+        """Return the derivative with respect to the displacement of some images."""
+        moved = cast(Array, self.displacement)[which]
+        here = self._generator.only(which)
+        return here.force(self._appearance[which], moved, self._warped.gradient[which])
+
     def _pushed(self, which: IntArray) -> Derivatives:
         warped = self._warped
         some = Derivatives(
             warped.log_likelihood[which], warped.gradient[which], warped.hessian[which]
         )
-        displacement = None if self._displacement is None else self._displacement[which]
+        displacement = None if self.displacement is None else self.displacement[which]
         return self._generator.only(which).pushed(some, displacement)
 
 
@@ -303,7 +287,7 @@ def _outer(vectors: Float64Array) -> Float64Array:
     return vectors[:, :, None] * vectors[:, None, :]
 
 
-def _is_positive(matrices: Float64Array) -> BoolArray:
+def is_positive(matrices: Float64Array) -> BoolArray:
     """Tell which symmetric matrices (N, K, K) are finite and positive definite, up to rounding."""
     small = to_host(matrices)  # few numbers, whose eigenvalues a processor finds sooner
     is_finite = np.isfinite(small).all(axis=(1, 2))
@@ -312,7 +296,7 @@ def _is_positive(matrices: Float64Array) -> BoolArray:
     return is_positive
 
 
-def _decrement(gradient: Float64Array, metric: Float64Array) -> Float64Array:
+def newton_decrement(gradient: Float64Array, metric: Float64Array) -> Float64Array:
     """Return g'M^-1 g/2, (N,)."""
     newton = np.linalg.solve(metric, gradient[..., None])[..., 0]
     result: Float64Array = 0.5 * (gradient * newton).sum(axis=1)

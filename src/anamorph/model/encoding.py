@@ -19,6 +19,7 @@ from anamorph.arrays.typing import Array, BoolArray, Float32Array, Float64Array,
 from anamorph.latents import log_determinant
 from anamorph.model.descent import Descent
 from anamorph.model.generator import Generator, slack
+from anamorph.model.refinement import Refinement
 
 _MOST_HALVINGS = 8
 
@@ -265,18 +266,23 @@ def encode(
     if second_start:
         start = second_starts(generator, images)
     start = generator.known_latents() if start is None else start
+    is_refined = exact_curvature and generator.settings.layout.n_shape > 0
+    descent: Descent | Refinement
     if start is None:
         seen = generator.unposed(images)
         nothing, value = best_guesses(generator, seen, 1)
         known = value if seen is images else None  # interpolated images have other values
-        descent = Descent(generator, images, nothing, known, exact_curvature=exact_curvature)
+        descent = Descent(generator, images, nothing, known, approximate=is_refined)
         if known is None:
             descent.visit(nothing)
         descent.visit(regressed_latents(generator, seen))
     else:
-        descent = Descent(generator, images, start, exact_curvature=exact_curvature)
+        descent = Descent(generator, images, start, approximate=is_refined)
         descent.visit(start)
     descent.take_steps(max_shootings, tolerance)
+    if is_refined:
+        descent = Refinement(generator, images, descent)
+        descent.take_steps(max_shootings, tolerance)
     hessian = descent.hessian
     factor = np.linalg.cholesky(hessian)
     log_evidence = (

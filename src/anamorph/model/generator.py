@@ -32,6 +32,7 @@ from anamorph.model.guesses import Guesses, Regression
 from anamorph.model.intensity import Matched, match_intensities
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
+from anamorph.model.tangents import StraightPath, Tangents, posterior_axes
 
 Number = TypeVar("Number", float, Float64Array)
 
@@ -62,13 +63,15 @@ def working_bytes(settings: Settings) -> int:
 def encoding_bytes(settings: Settings) -> int:
     """Return how many bytes it takes to encode one image: what to tell a `BatchPlanner`.
 
-    Besides `working_bytes`, either the steps of a geodesic that adjoint shooting goes back along,
+    Besides `working_bytes`, what each latent does to the warp, twice: for all images and for those
+    that are not finished. And either the steps of a geodesic that adjoint shooting goes back along,
     or what each latent does to the warped image.
     """
     s = settings
+    tangents = 2 * s.layout.n_shape * s.n_dims
     recorded = n_recorded_fields(s.n_steps) * s.n_dims
     effects = s.layout.n_latents * s.n_channels
-    return working_bytes(s) + 4 * math.prod(s.space) * max(recorded, effects)
+    return working_bytes(s) + 4 * math.prod(s.space) * (tangents + max(recorded, effects))
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,15 @@ class Generator:
     unresolved : (N, C), optional
         What averaging over coarse voxels has lost of the squares of each of these images; by
         default they are whole. It counts as residual, which no appearance explains on this grid.
+    tangents : Tangents, optional
+        Warps of each of these images as a linear function of its latents, in place of geodesics.
     """
 
     settings: Settings
     parameters: Parameters
     residual: Array | None = field(default=None, kw_only=True)
     unresolved: Float64Array | None = field(default=None, kw_only=True)
+    tangents: Tangents | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is computed when it is needed: pickles stay small."""
@@ -158,6 +164,8 @@ class Generator:
         """Return the displacement of psi = shoot(Wv z), (N, d, *space); None if nothing moves."""
         if self.settings.layout.n_shape == 0:
             return None
+        if self.tangents is not None:
+            return self.tangents.path(latents[:, self.settings.layout.shape]).displacement
         s = self.settings
         return shoot(self.velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
@@ -178,10 +186,12 @@ class Generator:
         s = self.settings
         return shoot_both(self.velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)[1]
 
-    def record(self, latents: Float64Array) -> RecordedPath | None:
+    def record(self, latents: Float64Array) -> RecordedPath | StraightPath | None:
         """Return the geodesics of latents (N, K), which can be differentiated; None without."""
         if self.settings.layout.n_shape == 0:
             return None
+        if self.tangents is not None:
+            return self.tangents.path(latents[:, self.settings.layout.shape])
         s = self.settings
         return RecordedPath(self.velocity(latents), s.shape_penalty, s.voxel_size, s.n_steps)
 
@@ -196,13 +206,18 @@ class Generator:
         """Return what the model says of images with residual velocities (N, d, *space), if any."""
         return self if residual is None else replace(self, residual=self.own(residual))
 
+    def linearised(self, tangents: Tangents) -> Generator:
+        """Return what the model would say of images if their warps were linear in the latents."""
+        return replace(self, tangents=tangents)
+
     def only(self, which: IntArray) -> Generator:
-        """Return what the model says of some of the images that this generator is about."""
-        if self.residual is None and self.unresolved is None:
+        """Return what the model says of some of the images, whose numbers increase."""
+        if self.residual is None and self.unresolved is None and self.tangents is None:
             return self
         residual = None if self.residual is None else self.residual[which]
         unresolved = None if self.unresolved is None else self.unresolved[which]
-        return replace(self, residual=residual, unresolved=unresolved)
+        tangents = None if self.tangents is None else self.tangents.only(which)
+        return replace(self, residual=residual, unresolved=unresolved, tangents=tangents)
 
     def known_latents(self) -> Float64Array | None:
         """Return latents (N, K) to start from, where they are known of these images."""
@@ -389,13 +404,17 @@ class Generator:
         return gradient, hessian
 
     def exact_gradient(
-        self, path: RecordedPath, appearance: Array, gradient: Array, which: IntArray
+        self,
+        path: RecordedPath | StraightPath,
+        appearance: Array,
+        gradient: Array,
+        which: IntArray,
     ) -> Float64Array:
         """Return the exact gradient of -ln p(f | z) with respect to z, (n, K), of some images.
 
         Parameters
         ----------
-        path : RecordedPath
+        path : RecordedPath or StraightPath
             Of the latents: adjoint shooting takes the gradient back to their beginnings.
         appearance, gradient : (N, C, *space)
             a, and the derivative of -ln p(f | z) with respect to a'.
@@ -404,13 +423,53 @@ class Generator:
         """
         layout, parameters = self.settings.layout, self.parameters
         here, some, slopes = self.only(which), appearance[which], gradient[which]
-        warp = cast(Array, here.placed(path.displacement[which]))
+        displacement = path.displacement[which]
+        force = here.force(some, displacement, slopes)
         found: Float64Array = array_namespace(some).zeros((len(which), layout.n_latents))
-        adjoint = path.differentiate(here.unplaced(slope_batch(some, slopes, warp)), which)
-        found[:, layout.shape] += _rows(adjoint) @ _rows(parameters.shape_basis).T
+        if isinstance(path, RecordedPath):
+            adjoint = path.differentiate(force, which)
+            found[:, layout.shape] += _rows(adjoint) @ _rows(parameters.shape_basis).T
+        else:
+            found[:, layout.shape] += cast(Tangents, here.tangents).slopes(force)
         if layout.n_appearance:
-            pushed = push_batch(slopes, warp)
+            pushed = push_batch(slopes, cast(Array, here.placed(displacement)))
             found[:, layout.appearance] += _rows(pushed) @ _rows(parameters.appearance_basis).T
+        return found
+
+    def force(self, appearance: Array, displacement: Array, gradient: Array) -> Array:
+        """Return the derivative of -ln p(f | z) with respect to the displacement of psi.
+
+        Parameters
+        ----------
+        appearance : (N, C, *space)
+            a.
+        displacement : (N, d, *space)
+            That of psi.
+        gradient : (N, C, *space)
+            The derivative of -ln p(f | z) with respect to a'.
+        """
+        warp = cast(Array, self.placed(displacement))
+        return self.unplaced(slope_batch(appearance, gradient, warp))
+
+    def find_tangents(self, latents: Float64Array, hessian: Float64Array) -> Tangents:
+        """Return what latents (N, K) do to the warps of images, found by shooting nearby.
+
+        That takes one shooting there, and one for each latent of shape.
+
+        Parameters
+        ----------
+        latents : (N, K)
+        hessian : (N, K, K)
+            An approximate one, with the prior: steps go along the axes of its posterior.
+        """
+        shape = self.settings.layout.shape
+        axes, inverse = posterior_axes(hessian[:, shape, shape])
+        found = Tangents.empty(latents[:, shape], cast(Array, self.displacement(latents)))
+        for m in range(axes.shape[1]):
+            moved = latents.copy()
+            moved[:, shape] += _TANGENT_LENGTH * axes[:, :, m]
+            found.effects[:, m] = cast(Array, self.displacement(moved)) - found.displacement
+        found.turn(inverse / _TANGENT_LENGTH)
         return found
 
     def tangent_derivatives(
@@ -419,8 +478,9 @@ class Generator:
         """Return J'g, (N, K), and J'HJ, (N, K, K), with J what latents do to the warped image.
 
         Columns of J are differences between the warped images of z and of latents a small step
-        away, along the axes of the posterior that an approximate Hessian gives: K shootings. Other
-        than the approximate effects of `latent_derivatives`, they are exact up to that step.
+        away, along the axes of the posterior that an approximate Hessian gives: K shootings, unless
+        warps are linear. Other than the approximate effects of `latent_derivatives`, they are exact
+        up to that step.
 
         Parameters
         ----------
@@ -429,7 +489,7 @@ class Generator:
             The approximate one, with the prior.
         images : (N, C, *space)
         """
-        axes = np.linalg.cholesky(np.linalg.inv(hessian))
+        axes, inverse = posterior_axes(hessian)
         appearance, displacement = self.appearance(latents), self.displacement(latents)
         here = self.warp(appearance, displacement)
         effects = np.empty_like(here, shape=(*latents.shape, *here.shape[1:]))  # J
@@ -440,7 +500,6 @@ class Generator:
         slopes, products = self._own_derivatives(
             effects, self.warped_derivatives(appearance, displacement, images)
         )
-        inverse = np.linalg.inv(axes)
         back = inverse.swapaxes(1, 2)
         return (back @ slopes[..., None])[..., 0], back @ products @ inverse
 

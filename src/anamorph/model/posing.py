@@ -29,6 +29,7 @@ from anamorph.model.generator import Generator
 from anamorph.model.guesses import Guesses
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
+from anamorph.model.tangents import Tangents
 
 _EDGE = 1e-3  # voxels by which rounding may take a voxel out of the box
 _LEAST_SEEN = 0.999
@@ -73,7 +74,11 @@ class PosedGenerator(Generator):
             poses,
             residual=base.residual,
             unresolved=base.unresolved,
+            tangents=base.tangents,
         )
+
+    def linearised(self, tangents: Tangents) -> PosedGenerator:  # noqa: D102
+        return PosedGenerator.of(self.base.linearised(tangents), self.poses, self.frame)
 
     def only(self, which: IntArray) -> PosedGenerator:  # noqa: D102
         return PosedGenerator.of(self.base.only(which), self.poses[to_host(which)], self.frame)

@@ -22,6 +22,8 @@ from anamorph.model.generator import Generator
 
 #: Draws over which an expected image is averaged.
 N_DRAWS = 16
+# Nats by which another start has to be better: less is the same mode, found less exactly.
+_ANOTHER_MODE = 0.1
 
 
 @dataclass(frozen=True)
@@ -57,15 +59,22 @@ def find_posterior(
     images : (N, C, *space)
     fitted : bool
         Whether to fit the Gaussian where the mass of the posterior is (see `curvature`), which
-        takes some 8K shootings; by default it has the curvature of the mode.
+        takes some 8K shootings, around the better of two modes, found from two starts; by default
+        it has the curvature of the first mode.
     exact_curvature : bool
         As for `encode`.
     """
     found = encode(generator, images, exact_curvature=exact_curvature, with_covariance=True)
-    covariance = cast(Float64Array, found.covariance)
-    if fitted:
-        return Posterior(*fit_gaussian(generator, images, found.latents, covariance))
-    return Posterior(found.latents, covariance)
+    latents, covariance = found.latents, cast(Float64Array, found.covariance)
+    if not fitted:
+        return Posterior(latents, covariance)
+    other = encode(
+        generator, images, second_start=True, exact_curvature=exact_curvature, with_covariance=True
+    )
+    is_better = (other.log_evidence > found.log_evidence + _ANOTHER_MODE)[:, None]
+    latents = np.where(is_better, other.latents, latents)
+    covariance = np.where(is_better[..., None], cast(Float64Array, other.covariance), covariance)
+    return Posterior(*fit_gaussian(generator, images, latents, covariance))
 
 
 def paired_noise(n_latents: int, n_draws: int = N_DRAWS) -> Float64Array:
