@@ -89,6 +89,27 @@ class Regularisation:
             let_go(basis, gradients, hessians, direction)
         return direction
 
+    def basis_slope(
+        self,
+        name: BasisName,
+        basis: Array,
+        derivatives: Sums,
+        weights: Float64Array,
+        direction: Array,
+    ) -> float:
+        """Return by how much F rises per step along a direction, as steps become short.
+
+        Parameters are those of `basis_direction`, and what it returns.
+        """
+        factors, slope = beside(basis, weights, np.float32), 0.0
+        gradients = derivatives["gradient"]
+        for some in _columns_at_a_time(basis, derivatives["hessian"]):
+            mixed = self._momenta(name, np.tensordot(factors[some], basis, axes=1))
+            whole = beside(basis, gradients[some]) + mixed
+            slope += float(np.vdot(whole.astype(np.float64), direction[some].astype(np.float64)))
+            let_go(basis, gradients, direction)
+        return slope
+
     def mean_direction(
         self,
         mean: Array,

@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from anamorph.model.settings import Settings
 
 _FIRMEST = 30.0  # f_0
-_FIRST_ROUNDS = 3
-_STEP_GROWTH, _PLAIN_STEP_GROWTH = 2.0, 1.1  # of a step that was halved, when it succeeds
+_FIRST_ROUNDS = 10
 _SHARE = 0.9  # of all iterations, after which the penalty is the one that was asked for
 
 
@@ -78,8 +77,3 @@ class Relaxation:
     def n_first_rounds(self) -> int:
         """How often mean, appearance and latents are updated before there are any warps."""
         return _FIRST_ROUNDS if self.is_on else 0
-
-    @property
-    def step_growth(self) -> float:
-        """By how much steps of the shape basis, once halved, grow in every iteration, up to 1."""
-        return _STEP_GROWTH if self.is_on else _PLAIN_STEP_GROWTH
