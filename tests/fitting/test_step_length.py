@@ -1,4 +1,4 @@
-"""Steps of the shape basis where images have poses: exact gradients, and how long the next one is."""
+"""Steps of the shape basis where images have poses: exact gradients, and their lengths."""
 
 from __future__ import annotations
 

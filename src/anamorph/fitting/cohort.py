@@ -575,9 +575,7 @@ class Cohort:
         """Return derivatives of some images with respect to their appearances."""
         return posed.derivatives(appearance, self._displacement(part), self.images.read(part))
 
-    def _differentiate_shape(
-        self, posed: Generator, part: slice, appearance: Array
-    ) -> Derivatives:
+    def _differentiate_shape(self, posed: Generator, part: slice, appearance: Array) -> Derivatives:
         """Return derivatives of some images with respect to their velocities.
 
         Where images have poses, gradients are exact: see `fitting.step_length`.

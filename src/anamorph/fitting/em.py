@@ -43,7 +43,6 @@ from anamorph.fitting.objective import (
     joint_log_probability,
 )
 from anamorph.fitting.regularisation import BasisName, Regularisation, stepped
-from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.sites import Sites
 from anamorph.fitting.state import State, Turn
 from anamorph.fitting.step_length import next_step
@@ -60,6 +59,7 @@ logger = logging.getLogger("anamorph")
 _MEAN_STEPS_AT_START = 8
 _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
 _MEAN_STEPS_ON_ARRIVAL = 4
+_FIRST_ROUNDS = 10
 _MOST_HALVINGS = 6
 _STEP_GROWTH = 1.1  # of a step of the shape basis that was halved, when it succeeds
 _MOST_MEAN_HALVINGS = 2
@@ -97,8 +97,6 @@ class Fit:
     judge : callable, optional
         Given F before and after a step, tells whether the step is taken. By default it is unless F
         falls by more than rounding.
-    relaxation : Relaxation, optional
-        How firm the penalty of shape is at first; by default no firmer than later.
     """
 
     def __init__(
@@ -106,11 +104,9 @@ class Fit:
         sites: Sites,
         settings: Settings,
         judge: Callable[[float, float], bool] = lambda before, after: not falls(before, after),
-        relaxation: Relaxation | None = None,
     ) -> None:
         self.sites = sites
         self.settings = settings
-        self._relaxation = relaxation or Relaxation()
         self._is_good = judge
         self.regularisation = Regularisation(settings)
         self._sweeps = _SWEEPS_WITH_POSES if settings.has_poses else (_LAST_OF_SWEEPS,)
@@ -183,10 +179,18 @@ class Fit:
         return State(parameters, latents)
 
     def _find_modes(self, state: State) -> State:
-        """Return the state after some rounds without warps, where the fit is relaxed."""
-        if not self.settings.layout.n_appearance:
+        """Return the state after some rounds without warps, where images have poses.
+
+        Latents are random at first, and warps would follow them. Poses have explained what is out
+        of place: appearance finds out in which ways images differ, at little cost. In images
+        without poses it would explain misplacement, and the mean show everything twice. Where noise
+        is estimated, it is large at first, and warps wait by themselves.
+        """
+        settings = self.settings
+        is_ready = settings.has_poses and not settings.likelihood.has_noise
+        if not is_ready or not settings.layout.n_appearance:
             return state
-        for _ in range(self._relaxation.n_first_rounds):
+        for _ in range(_FIRST_ROUNDS):
             before, derivatives = self._try(
                 "appearance_derivatives", state.parameters, state.latents
             )
@@ -351,10 +355,9 @@ class Fit:
 
     def _iterate_once(self, state: State, shape_derivatives: Sums) -> tuple[State, Sums]:
         """Return the next state, and the shape derivatives there."""
-        log_likelihood = shape_derivatives.scalar("log_likelihood")
-        start = self._joint(log_likelihood, state.parameters, state.latents)
-        state = self._relax(state)
-        before = self._joint(log_likelihood, state.parameters, state.latents)
+        start = before = self._joint(
+            shape_derivatives.scalar("log_likelihood"), state.parameters, state.latents
+        )
         for question in self._sweeps:
             state, before, appearance_derivatives = self._update_shape_basis(
                 state, before, shape_derivatives
@@ -373,20 +376,6 @@ class Fit:
             state, before, price = self._update_residuals(state, before, _RESIDUAL_STEPS)
             start += price  # which F does not know
         return self._update_mean(state, before, latent_mean, start, pose_mean)
-
-    def _relax(self, state: State) -> State:
-        """Return the state with C as the next iteration penalises shape: see `relaxation`."""
-        n_done = len(state.objective)
-        firmness = self._relaxation.firmness(n_done)
-        if n_done:  # or a fit that resumes, to do more iterations than planned, would lose some
-            firmness = min(firmness, state.firmness)
-        if firmness != self.regularisation.firmness:
-            self.regularisation = Regularisation(self.settings, firmness)
-        if firmness == state.firmness:
-            return state
-        energy = self.regularisation.basis_energy(state.parameters)
-        parameters = replace(state.parameters, basis_energy=energy)
-        return replace(state, parameters=parameters, firmness=firmness)
 
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 

@@ -34,12 +34,10 @@ class Regularisation:
     Parameters
     ----------
     settings : Settings
-    firmness : float, default 1
-        Factor of the penalty of shape.
     """
 
-    def __init__(self, settings: Settings, firmness: float = 1.0) -> None:
-        self.settings, self.firmness = settings, firmness
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
 
     def basis_energy(self, parameters: Parameters) -> Float64Array:
         """Return C = Wv' Lv Wv + Wa' La Wa, (K, K)."""
@@ -163,9 +161,8 @@ class Regularisation:
         return (products + products.T) / 2
 
     def _penalty(self, name: BasisName) -> tuple[float, ...]:
-        if name == "shape":
-            return tuple(self.firmness * weight for weight in self.settings.shape_penalty)
-        return self.settings.appearance_penalty
+        settings = self.settings
+        return settings.shape_penalty if name == "shape" else settings.appearance_penalty
 
 
 def _columns_at_a_time(basis: Array, hessian: Array) -> list[slice]:
