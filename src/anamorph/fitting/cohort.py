@@ -32,12 +32,13 @@ from anamorph.fitting.kept_displacements import KeptDisplacements
 from anamorph.fitting.leave_one_out import Cohesion, draw_boxes, errors_without
 from anamorph.fitting.limits import Limits, clipped, shrink
 from anamorph.fitting.sums import MOVING, QUESTIONS, Move, Sums
+from anamorph.geometry.adjoint import RecordedPath
 from anamorph.kernels.threads import run_parallel
 from anamorph.latents import starting_latents
 from anamorph.likelihoods import Derivatives
 from anamorph.model.background import border_sums
 from anamorph.model.encoding import improve, propose
-from anamorph.model.generator import Generator, working_bytes
+from anamorph.model.generator import Generator, encoding_bytes, working_bytes
 from anamorph.model.parameters import Parameters
 from anamorph.model.pose_search import Target, centre_poses, match_poses
 from anamorph.model.pose_steps import improve_poses
@@ -117,8 +118,7 @@ class Cohort:
         half = (DEFAULT_MEMORY_BUDGET if memory_budget is None else memory_budget) // 2
         self._displacements = KeptDisplacements(self.namespace, len(images), settings, half)
         on_gpu = self.namespace is not np
-        needed = (residual_bytes if settings.has_residuals else working_bytes)(settings)
-        self._planner = BatchPlanner(needed, half, on_gpu)
+        self._planner = BatchPlanner(_bytes_per_image(settings), half, on_gpu)
         self._proposal: _LatentProposal | None = None
         self._generator: Generator | None = None
 
@@ -231,12 +231,12 @@ class Cohort:
 
     def shape_derivatives(self) -> Sums:
         """Differentiate with respect to the shape basis: Algorithm 6, g^v_k and H^v_kk."""
-        settings, generator = self.settings, self._current()
+        settings = self.settings
         return self._derivative_sums(
             "shape_derivatives",
             self._limited_latents()[:, settings.layout.shape],
             (settings.n_dims, settings.n_shape_hessian),
-            generator.shape_derivatives,
+            self._differentiate_shape,
         )
 
     def keep_displacements(self) -> Sums:
@@ -253,7 +253,7 @@ class Cohort:
             "appearance_derivatives",
             self._limited_latents()[:, settings.layout.appearance],
             (settings.n_channels, settings.n_hessian),
-            lambda _, derivatives: (derivatives.gradient, derivatives.hessian),
+            self._differentiate_appearance,
         )
 
     def mean_derivatives(self) -> Sums:
@@ -263,7 +263,7 @@ class Cohort:
             "mean_derivatives",
             self.namespace.ones((len(self.latents), 1)),
             (settings.n_channels, settings.n_hessian),
-            lambda _, derivatives: (derivatives.gradient, derivatives.hessian),
+            self._differentiate_appearance,
         )
 
     def propose_latents(self) -> Sums:
@@ -521,7 +521,7 @@ class Cohort:
         question: str,
         weights: Float64Array,
         sizes: tuple[int, int],
-        chain_rule: Callable[[Array, Derivatives], tuple[Array, Array]],
+        differentiate: Callable[[Generator, slice, Array], Derivatives],
     ) -> Sums:
         """Sum up gradients weighted by z and Hessians weighted by z^2, for each column of z.
 
@@ -531,8 +531,8 @@ class Cohort:
             The z of the columns.
         sizes : pair of int
             Numbers per voxel of the gradient and the packed Hessian of an image.
-        chain_rule : function
-            From the appearance of some images, and derivatives with respect to it, to the
+        differentiate : function
+            From what a model says of some images, their part and their appearances to the
             gradients and Hessians to be summed.
         """
         generator, space = self._current(), self.settings.space
@@ -548,19 +548,19 @@ class Cohort:
             n_images = batch.stop - batch.start if n_columns else 0
             fields = [self.namespace.empty((n_images, size, *space), np.float32) for size in sizes]
 
-            def differentiate(part: slice) -> None:
-                images, displacement = self.images.read(part), self._displacement(part)
+            def differentiate_part(part: slice) -> None:
                 posed = self._posed(generator, part)
                 appearance = posed.appearance(self.latents[part])
                 if not n_columns:
+                    displacement, images = self._displacement(part), self.images.read(part)
                     values[part] = posed.log_likelihood(appearance, displacement, images)
                     return
-                derivatives = posed.derivatives(appearance, displacement, images)
-                values[part] = derivatives.log_likelihood
+                found = differentiate(posed, part, appearance)
+                values[part] = found.log_likelihood
                 here = slice(part.start - batch.start, part.stop - batch.start)  # noqa: B023
-                fields[0][here], fields[1][here] = chain_rule(appearance, derivatives)  # noqa: B023
+                fields[0][here], fields[1][here] = found.gradient, found.hessian  # noqa: B023
 
-            run_parallel(differentiate, self._planner.parts(batch))
+            run_parallel(differentiate_part, self._planner.parts(batch))
             if n_columns:
                 for number, limit in enumerate(limits):
                     self.squared_norms[number] += float(shrink(fields[number], limit).sum())
@@ -568,6 +568,24 @@ class Cohort:
                 hessian.add_products(weights[batch] ** 2, fields[1])
         self._displacements.close(self._warp_key())
         return self._answer(question, self._sum_of(values), gradient.array(), hessian.array())
+
+    def _differentiate_appearance(
+        self, posed: Generator, part: slice, appearance: Array
+    ) -> Derivatives:
+        """Return derivatives of some images with respect to their appearances."""
+        return posed.derivatives(appearance, self._displacement(part), self.images.read(part))
+
+    def _differentiate_shape(self, posed: Generator, part: slice, appearance: Array) -> Derivatives:
+        """Return derivatives of some images with respect to their velocities.
+
+        Where images have poses, gradients are exact: see `fitting.step_length`.
+        """
+        if self.settings.has_poses and posed.has_warps:
+            path = cast(RecordedPath, posed.record(self.latents[part]))
+            self._displacements.get(part, self._warp_key(), lambda: path.displacement)
+            return posed.exact_shape_derivatives(path, appearance, self.images.read(part))
+        found = self._differentiate_appearance(posed, part, appearance)
+        return Derivatives(found.log_likelihood, *posed.shape_derivatives(appearance, found))
 
     def _run(self, task: Callable[[slice], Result]) -> list[Result]:
         """Return what a task makes of each part of the images, batch after batch."""
@@ -602,9 +620,12 @@ class Cohort:
 
     def _displacement(self, part: slice) -> Array | None:
         """Return the displacements of some images, kept from before or shot now."""
+        posed = self._posed(self._current(), part)
+        if not posed.has_warps:
+            return None
 
         def shoot() -> Array | None:
-            return self._posed(self._current(), part).displacement(self.latents[part])
+            return posed.displacement(self.latents[part])
 
         return self._displacements.get(part, self._warp_key(), shoot)
 
@@ -655,6 +676,13 @@ class Cohort:
             for value in values
         ]
         return Sums(len(self.images), dict(zip(QUESTIONS[question], arrays, strict=True)))
+
+
+def _bytes_per_image(settings: Settings) -> int:
+    """Return how many bytes the work on one image takes at most."""
+    if settings.has_residuals:
+        return residual_bytes(settings)
+    return encoding_bytes(settings) if settings.has_poses else working_bytes(settings)
 
 
 def _misfit(

@@ -43,9 +43,9 @@ from anamorph.fitting.objective import (
     joint_log_probability,
 )
 from anamorph.fitting.regularisation import BasisName, Regularisation, stepped
-from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.sites import Sites
 from anamorph.fitting.state import State, Turn
+from anamorph.fitting.step_length import next_step
 from anamorph.fitting.sums import Move, Sums
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.model.generator import slack
@@ -59,9 +59,14 @@ logger = logging.getLogger("anamorph")
 _MEAN_STEPS_AT_START = 8
 _STARTING_TOLERANCE = 1e-6  # one system, solved once: exact costs nothing
 _MEAN_STEPS_ON_ARRIVAL = 4
+_FIRST_ROUNDS = 10
 _MOST_HALVINGS = 6
+_STEP_GROWTH = 1.1  # of a step of the shape basis that was halved, when it succeeds
 _MOST_MEAN_HALVINGS = 2
-_POSE_STEPS = 2
+_POSE_STEPS = 1
+# What trials of the appearance basis ask: a question for each sweep over both bases.
+_LAST_OF_SWEEPS = "propose_latents"
+_SWEEPS_WITH_POSES = ("shape_derivatives", _LAST_OF_SWEEPS)
 _RESIDUAL_STEPS = 6  # in an iteration
 _RESIDUAL_ROUNDS, _RESIDUAL_STEPS_AFTER = 5, 10  # after a fit
 _LEAST_ENERGY = 1e-9
@@ -92,8 +97,6 @@ class Fit:
     judge : callable, optional
         Given F before and after a step, tells whether the step is taken. By default it is unless F
         falls by more than rounding.
-    relaxation : Relaxation, optional
-        How firm the penalty of shape is at first; by default no firmer than later.
     """
 
     def __init__(
@@ -101,13 +104,12 @@ class Fit:
         sites: Sites,
         settings: Settings,
         judge: Callable[[float, float], bool] = lambda before, after: not falls(before, after),
-        relaxation: Relaxation | None = None,
     ) -> None:
         self.sites = sites
         self.settings = settings
-        self._relaxation = relaxation or Relaxation()
         self._is_good = judge
         self.regularisation = Regularisation(settings)
+        self._sweeps = _SWEEPS_WITH_POSES if settings.has_poses else (_LAST_OF_SWEEPS,)
         self._warp_version = 0
 
     # ---- "Initialize variables."
@@ -177,14 +179,22 @@ class Fit:
         return State(parameters, latents)
 
     def _find_modes(self, state: State) -> State:
-        """Return the state after some rounds without warps, where the fit is relaxed."""
-        if not self.settings.layout.n_appearance:
+        """Return the state after some rounds without warps, where images have poses.
+
+        Latents are random at first, and warps would follow them. Poses have explained what is out
+        of place: appearance finds out in which ways images differ, at little cost. In images
+        without poses it would explain misplacement, and the mean show everything twice. Where noise
+        is estimated, it is large at first, and warps wait by themselves.
+        """
+        settings = self.settings
+        is_ready = settings.has_poses and not settings.likelihood.has_noise
+        if not is_ready or not settings.layout.n_appearance:
             return state
-        for _ in range(self._relaxation.n_first_rounds):
+        for _ in range(_FIRST_ROUNDS):
             before, derivatives = self._try(
                 "appearance_derivatives", state.parameters, state.latents
             )
-            state, before = self._update_appearance_basis(state, before, derivatives)
+            state, before, _ = self._update_appearance_basis(state, before, derivatives)
             state, before, latent_mean = self._update_latents(state, before)
             state, _ = self._update_mean(state, before, latent_mean, before)
         # The latents have been turned, and no warp was shot before.
@@ -348,11 +358,13 @@ class Fit:
         start = before = self._joint(
             shape_derivatives.scalar("log_likelihood"), state.parameters, state.latents
         )
-        state = self._relax(state)
-        state, before, appearance_derivatives = self._update_shape_basis(
-            state, before, shape_derivatives
-        )
-        state, before = self._update_appearance_basis(state, before, appearance_derivatives)
+        for question in self._sweeps:
+            state, before, appearance_derivatives = self._update_shape_basis(
+                state, before, shape_derivatives
+            )
+            state, before, shape_derivatives = self._update_appearance_basis(
+                state, before, appearance_derivatives, question
+            )
         state, before, latent_mean = self._update_latents(state, before)
         pose_mean = None
         if self.settings.has_poses:
@@ -365,20 +377,6 @@ class Fit:
             start += price  # which F does not know
         return self._update_mean(state, before, latent_mean, start, pose_mean)
 
-    def _relax(self, state: State) -> State:
-        """Return the state with C as the next iteration penalises shape: see `relaxation`."""
-        n_done = len(state.objective)
-        firmness = self._relaxation.firmness(n_done)
-        if n_done:  # or a fit that resumes, to do more iterations than planned, would lose some
-            firmness = min(firmness, state.firmness)
-        if firmness != self.regularisation.firmness:
-            self.regularisation = Regularisation(self.settings, firmness)
-        if firmness == state.firmness:
-            return state
-        energy = self.regularisation.basis_energy(state.parameters)
-        parameters = replace(state.parameters, basis_energy=energy)
-        return replace(state, parameters=parameters, firmness=firmness)
-
     # ---- w_k <- w_k - (H_kk + (lambda_1 N + lambda_2 c^z_kk) L)^-1 (g_k + ...)
 
     def _update_shape_basis(
@@ -388,30 +386,32 @@ class Fit:
         parameters, after, step, answer = self._update_basis(
             "shape", state, before, derivatives, "appearance_derivatives"
         )
-        if parameters is not state.parameters:
-            step = min(1.0, self._relaxation.step_growth * step)
         return replace(state, parameters=parameters, step=step), after, answer
 
     def _update_appearance_basis(
-        self, state: State, before: float, derivatives: Sums
-    ) -> tuple[State, float]:
-        """Update W^a; the trial leaves proposals for the latents with the images."""
-        parameters, after, _, _ = self._update_basis(
-            "appearance", state, before, derivatives, "propose_latents"
+        self, state: State, before: float, derivatives: Sums, question: str = _LAST_OF_SWEEPS
+    ) -> tuple[State, float, Sums]:
+        """Update W^a; return also the answer to the question that its trial asked.
+
+        By default the trial leaves proposals for the latents with the images.
+        """
+        parameters, after, _, answer = self._update_basis(
+            "appearance", state, before, derivatives, question
         )
-        return replace(state, parameters=parameters), after
+        return replace(state, parameters=parameters), after, answer
 
     def _update_basis(
         self, name: BasisName, state: State, before: float, derivatives: Sums, question: str
     ) -> tuple[Parameters, float, float, Sums]:
         """Take a step of all columns of a basis, halved until F does not fall.
 
-        Returns the parameters, F, the step as it was halved, and the answer to the question that
-        tried it. If no step will do, the parameters are the old ones.
+        Returns the parameters, F, the step to begin with next time, and the answer to the question
+        that tried it. If no step will do, the parameters are the old ones.
         """
         old, columns = state.parameters, self.settings.layout.columns(name)
         weights = self._basis_weights(state.latents)[columns, columns]
-        step = 1.0 if name == "appearance" and self._relaxation.is_on else state.step
+        has_own_step = name == "appearance" and self.settings.has_poses
+        step = 1.0 if has_own_step else state.step
         if len(weights):
             direction = self.regularisation.basis_direction(
                 name, old.basis(name), derivatives, weights
@@ -424,6 +424,13 @@ class Fit:
             parameters = self._with_basis(old, name, basis)
             after, answer = self._try(question, parameters, state.latents)
             if self._is_good(before, after):
+                if name == "shape" and self.settings.has_poses:
+                    slope = self.regularisation.basis_slope(
+                        name, old.basis(name), derivatives, weights, direction
+                    )
+                    step = next_step(step, slope, after - before)
+                elif name == "shape":
+                    step = min(1.0, _STEP_GROWTH * step)
                 return parameters, after, step, answer
             step /= 2
         if len(weights):

@@ -21,7 +21,6 @@ from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.arrays.typing import Array
 from anamorph.fitting.em import Fit
 from anamorph.fitting.regularisation import Regularisation
-from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.run import Checkpoints, Ending, Progress, run_fit
 from anamorph.fitting.sites import OwnSites
 from anamorph.fitting.state import State
@@ -153,12 +152,11 @@ def run_levels(
     state : State
     """
     state, latents, poses = None, None, None
-    relaxation = Relaxation.of(levels[-1].settings, levels[-1].n_iter)
     for number in range(first, len(levels)):
         settings = levels[number].settings
         sites = open_sites(settings)
         checkpoints = open_checkpoints(sites, settings)
-        fit = Fit(sites, settings, relaxation=relaxation)
+        fit = Fit(sites, settings)
         if state is not None and latents is not None:
             sites.restore(latents, poses)
             state = fit.arrive(prolonged_state(state.beside(sites.namespace), settings))
@@ -252,7 +250,7 @@ def prolonged_state(state: State, settings: Settings) -> State:
         residual=starting_residual(settings, old.noise_precision),
         warp_version=0,  # from which the fit on the finer grid counts
     )
-    energy = Regularisation(settings, state.firmness).basis_energy(parameters)
+    energy = Regularisation(settings).basis_energy(parameters)
     parameters = replace(parameters, basis_energy=energy)
     # Where the coarse grid could not be improved any more, the finer one can.
     begins = (*state.level_begins, len(state.objective))

@@ -34,12 +34,10 @@ class Regularisation:
     Parameters
     ----------
     settings : Settings
-    firmness : float, default 1
-        Factor of the penalty of shape.
     """
 
-    def __init__(self, settings: Settings, firmness: float = 1.0) -> None:
-        self.settings, self.firmness = settings, firmness
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
 
     def basis_energy(self, parameters: Parameters) -> Float64Array:
         """Return C = Wv' Lv Wv + Wa' La Wa, (K, K)."""
@@ -88,6 +86,27 @@ class Regularisation:
             ).x
             let_go(basis, gradients, hessians, direction)
         return direction
+
+    def basis_slope(
+        self,
+        name: BasisName,
+        basis: Array,
+        derivatives: Sums,
+        weights: Float64Array,
+        direction: Array,
+    ) -> float:
+        """Return by how much F rises per step along a direction, as steps become short.
+
+        Parameters are those of `basis_direction`, and what it returns.
+        """
+        factors, slope = beside(basis, weights, np.float32), 0.0
+        gradients = derivatives["gradient"]
+        for some in _columns_at_a_time(basis, derivatives["hessian"]):
+            mixed = self._momenta(name, np.tensordot(factors[some], basis, axes=1))
+            whole = beside(basis, gradients[some]) + mixed
+            slope += float(np.vdot(whole.astype(np.float64), direction[some].astype(np.float64)))
+            let_go(basis, gradients, direction)
+        return slope
 
     def mean_direction(
         self,
@@ -142,9 +161,8 @@ class Regularisation:
         return (products + products.T) / 2
 
     def _penalty(self, name: BasisName) -> tuple[float, ...]:
-        if name == "shape":
-            return tuple(self.firmness * weight for weight in self.settings.shape_penalty)
-        return self.settings.appearance_penalty
+        settings = self.settings
+        return settings.shape_penalty if name == "shape" else settings.appearance_penalty
 
 
 def _columns_at_a_time(basis: Array, hessian: Array) -> list[slice]:

@@ -53,9 +53,6 @@ class State:
     level_begins : tuple of int
         How many iterations had been done when the fit came to each of its grids so far, coarsest
         first; (0,) by default.
-    firmness : float
-        Factor of the penalty of shape in the last iteration, and in C: see `relaxation`. 1 by
-        default.
     """
 
     parameters: Parameters
@@ -67,7 +64,6 @@ class State:
     prediction_weight: float | None = None
     independent_share: float | None = None
     level_begins: tuple[int, ...] = (0,)
-    firmness: float = 1.0
 
     def beside(self, array: object) -> State:
         """Return the same with mean and bases where an array is, in memory or on a GPU."""

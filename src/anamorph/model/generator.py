@@ -160,9 +160,17 @@ class Generator:
         weights = latents[:, self.settings.layout.appearance]
         return self.parameters.mean + _combine(weights, self.parameters.appearance_basis)
 
+    @cached_property
+    def has_warps(self) -> bool:
+        """Whether anything moves: when a fit begins, the shape basis is zero."""
+        is_bent = self.residual is not None
+        return self.settings.layout.n_shape > 0 and (
+            is_bent or bool(self.parameters.shape_basis.any())
+        )
+
     def displacement(self, latents: Float64Array) -> Array | None:
         """Return the displacement of psi = shoot(Wv z), (N, d, *space); None if nothing moves."""
-        if self.settings.layout.n_shape == 0:
+        if not self.has_warps:
             return None
         if self.tangents is not None:
             return self.tangents.path(latents[:, self.settings.layout.shape]).displacement
@@ -364,6 +372,29 @@ class Generator:
         """Return gradient (N, d, *space) and packed Hessian with respect to the velocity."""
         loading = self.settings.likelihood.shape_loading
         return self.motion_derivatives(self.image_gradients(appearance), derivatives, loading)
+
+    def exact_shape_derivatives(
+        self, path: RecordedPath, appearance: Array, images: Array
+    ) -> Derivatives:
+        """Return ln p(f | z), and derivatives of -ln p with respect to the velocity.
+
+        The gradient is exact, by adjoint shooting; the Hessian is that of `shape_derivatives`.
+
+        Parameters
+        ----------
+        path : RecordedPath
+            Of the latents.
+        appearance : (N, C, *space)
+            a, not warped yet.
+        images : (N, C, *space)
+            f, NaN where missing.
+        """
+        warped = self.warped_derivatives(appearance, path.displacement, images)
+        total = cast(Array, self.placed(path.displacement))
+        force = self.unplaced(slope_batch(appearance, warped.gradient, total))
+        pushed = self.pushed(warped, path.displacement)
+        _, hessian = self.shape_derivatives(appearance, pushed)
+        return Derivatives(warped.log_likelihood, path.differentiate(force), hessian)
 
     def motion_derivatives(
         self, gradients: Array, derivatives: Derivatives, loading: float = 0.0

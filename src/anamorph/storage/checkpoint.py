@@ -162,8 +162,6 @@ def state_tensors(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
     }
     if len(state.level_begins) > 1:
         facts["level_begins"] = list(state.level_begins)
-    if state.firmness != 1:
-        facts["firmness"] = state.firmness
     return arrays, facts
 
 
@@ -218,7 +216,6 @@ def check_state(
         check_number("log_determinant_sum", facts["log_determinant_sum"])
         if not 0 < check_number("step", facts["step"]) <= 1:
             raise ContentError(f"step must be above 0 and at most 1, got {facts['step']!r}")
-        check_number("firmness", facts.get("firmness", 1.0), lowest=1.0)
         objective = check_numbers("objective", facts["objective"])
         if len(check_numbers("seconds", facts["seconds"], lowest=0.0)) != len(objective):
             raise ContentError("objective and seconds must have one value per iteration")
@@ -245,5 +242,4 @@ def state_from(
         Turn(arrays["transform"], arrays["shape_basis_before"]),
         tuple(facts["seconds"]),
         level_begins=tuple(facts.get("level_begins", (0,))),
-        firmness=facts.get("firmness", 1.0),
     )

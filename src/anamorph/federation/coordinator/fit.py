@@ -28,7 +28,6 @@ from anamorph.federation.protocol.roster import LEAST_SITES, check_enough_sites
 from anamorph.federation.protocol.transport import Transport
 from anamorph.federation.protocol.wire import Message
 from anamorph.fitting.em import Fit
-from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.run import Ending, Progress, run_fit, told
 from anamorph.fitting.state import State
 from anamorph.model.checks import ArgumentError, checked_seed
@@ -148,8 +147,8 @@ def federated_fit(
     federated = FederatedSites(
         transport, settings, name, holdings, is_secure=terms.is_secure, timeout=terms.timeout
     )
-    relaxation, ending = Relaxation.of(settings, model.n_iter), Ending(model.n_iter, model.tol)
-    fit = Fit(federated, settings, federated.judge, relaxation)
+    ending = Ending(model.n_iter, model.tol)
+    fit = Fit(federated, settings, federated.judge)
     plan = Plan(name, settings, seed, ending, federated.agreement)
     checkpoints = FederatedCheckpoints(fit, federated, plan, checkpoint)
     attendance = _Attendance(transport, names, terms, checkpoints)

@@ -15,7 +15,6 @@ from typing import Any
 
 from anamorph.federation.protocol.errors import FederationError, SiteFailure, VerificationError
 from anamorph.fitting.em import Fit, falls
-from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.run import Checkpoints, Ending, run_fit
 from anamorph.fitting.state import State
 from anamorph.fitting.sums import Move, Sums
@@ -78,7 +77,7 @@ class Replica:
         self._is_abandoned = False
 
         def run() -> None:
-            fit = Fit(self, settings, self._judge, Relaxation.of(settings, ending.n_iter))
+            fit = Fit(self, settings, self._judge)
             try:
                 at_end(
                     run_fit(fit, seed, ending, tell=lambda _: None, checkpoints=checkpoints(fit))

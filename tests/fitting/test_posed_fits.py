@@ -1,4 +1,4 @@
-"""The penalty of shape begins firm and relaxes, where images have poses."""
+"""Fits of images with poses: modes without warps come first, and the mean stays sharp."""
 
 from __future__ import annotations
 
@@ -8,33 +8,13 @@ import numpy as np
 import pytest
 
 from anamorph.datasets import digits
-from anamorph.fitting import em, relaxation
+from anamorph.fitting import em
 from anamorph.fitting.cohort import Cohort
 from anamorph.fitting.em import Fit
 from anamorph.fitting.regularisation import Regularisation
-from anamorph.fitting.relaxation import Relaxation
 from anamorph.fitting.sites import LocalSites
 from anamorph.likelihoods import LIKELIHOODS
 from tests.simulated import Stack, random_settings
-
-
-@pytest.mark.parametrize("n_iter", [1, 2, 3, 8, 20, 60])
-def test_the_last_iteration_has_the_penalty_that_was_asked_for(n_iter):
-    firmness = [Relaxation(n_iter).firmness(n) for n in range(n_iter)]
-    assert firmness[-1] == 1
-    assert firmness == sorted(firmness, reverse=True)
-    if n_iter > 1:
-        assert firmness[0] == relaxation._FIRMEST
-
-
-def test_fits_without_poses_are_those_of_the_paper():
-    plain, posed = (random_settings("categorical", align=align) for align in ("none", "rigid"))
-    assert not Relaxation.of(plain, 20).is_on
-    assert Relaxation.of(plain, 20).firmness(0) == 1
-    assert Relaxation.of(posed, 20).is_on
-    assert not Relaxation.of(posed, 0).is_on
-    with_noise = replace(posed, likelihood_name="gaussian")
-    assert not Relaxation.of(with_noise, 20).is_on
 
 
 @pytest.fixture(scope="module")
@@ -54,32 +34,22 @@ def states(problem, n_iter):
     """Return a fit and its states, before and after each iteration."""
     settings, images = problem
     sites = LocalSites([Cohort(Stack(images), settings, range(len(images)))])
-    fit = Fit(sites, settings, relaxation=Relaxation(n_iter))
+    fit = Fit(sites, settings)
     found = [fit.start(sites.ask("moments"), 0)]
     iterations = fit.iterate(found[0])
     found += [next(iterations) for _ in range(n_iter)]
     return fit, found
 
 
-def test_the_objective_never_falls_while_the_penalty_relaxes(problem):
+def test_modes_without_warps_come_first_and_the_objective_never_falls(problem):
     fit, (start, *found) = states(problem, 6)
     objective = found[-1].objective
     assert np.diff(objective).min() > -1e-3
     assert start.objective == ()
     assert np.abs(start.parameters.appearance_basis).max() > 0
     assert not start.parameters.shape_basis.any()
-    assert found[0].firmness == relaxation._FIRMEST
-    assert found[-1].firmness == 1
     energy = Regularisation(fit.settings).basis_energy(found[-1].parameters)
     np.testing.assert_allclose(found[-1].parameters.basis_energy, energy, rtol=1e-3, atol=1e-6)
-
-
-def test_a_fit_that_does_more_iterations_than_planned_gets_no_firmer(problem):
-    _, (*_, last) = states(problem, 2)
-    fit = Fit(LocalSites([]), problem[0], relaxation=Relaxation(20))
-    assert Relaxation(20).firmness(2) > 1
-    assert fit._relax(last).firmness == last.firmness == 1
-    assert fit.regularisation.firmness == 1
 
 
 def test_the_mean_is_learnt_where_the_mean_pose_cannot_be_removed(problem, monkeypatch):
