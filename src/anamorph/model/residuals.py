@@ -47,7 +47,7 @@ _METRIC_AGE = 5  # steps after which the metric is found anew
 _SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.3, 0.02
 # Images whose last steps gain less each than this share of what all have gained are finished. More
 # steps would still raise the value, but not bring labels closer together, and they cost time.
-_LEAST_GAIN = 4e-3
+_LEAST_GAIN = 3e-3
 _N_LAST_STEPS = 4
 
 
