@@ -15,6 +15,7 @@ from anamorph.arrays.mapped import empty_mapped
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.finding import located, located_at, with_poses
+from anamorph.model.firming import firm_residuals
 from anamorph.model.generator import Generator, encoding_bytes
 from anamorph.model.posing import PosedGenerator
 from anamorph.model.posterior import Posterior, expect_images, find_posterior
@@ -141,9 +142,8 @@ class Predictor:
             start = np.zeros_like(bent.velocity(some))
             precision = generator.parameters.residual_precision
             here = _at(bent, poses, part)
-            return improve_residuals(
-                here, observed, some, start, precision, _RESIDUAL_STEPS
-            ).velocity
+            found = improve_residuals(here, observed, some, start, precision, _RESIDUAL_STEPS)
+            return firm_residuals(here, observed, some, found.velocity, precision)
 
         return self._filled(out, find)
 

@@ -32,6 +32,7 @@ from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
 from anamorph.geometry.operators import multiply_operator
 from anamorph.geometry.penalties import packed_pairs
 from anamorph.geometry.warps import slope_batch
+from anamorph.likelihoods.base import Derivatives
 from anamorph.model.generator import Generator, slack, working_bytes
 from anamorph.model.settings import Settings
 from anamorph.solvers import solve_velocity
@@ -46,7 +47,7 @@ _METRIC_AGE = 5  # steps after which the metric is found anew
 _SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.3, 0.02
 # Images whose last steps gain less each than this share of what all have gained are finished. More
 # steps would still raise the value, but not bring labels closer together, and they cost time.
-_LEAST_GAIN = 4e-3
+_LEAST_GAIN = 3e-3
 _N_LAST_STEPS = 4
 
 
@@ -81,6 +82,61 @@ class Residuals:
     improved: BoolArray
 
 
+@dataclass(frozen=True)
+class _Observed:
+    """Images with all that stays as it is while their residual warps are found.
+
+    Attributes
+    ----------
+    generator : Generator
+        What the model says of these images, without residuals.
+    images : (N, C, *space)
+    modes : (N, d, *space)
+        Wv z.
+    appearance : (N, C, *space)
+        mu + Wa z.
+    precision : float
+        tau.
+    """
+
+    generator: Generator
+    images: Array
+    modes: Array
+    appearance: Array
+    precision: float
+
+    def only(self, which: IntArray) -> _Observed:
+        """Return some of the images."""
+        if len(which) == len(self.images):
+            return self
+        return _Observed(
+            self.generator.only(which),
+            self.images[which],
+            self.modes[which],
+            self.appearance[which],
+            self.precision,
+        )
+
+    def penalised(self, fields: Array) -> Array:
+        """Return tau L times fields."""
+        s = self.generator.settings
+        product = multiply_operator(fields, s.shape_penalty, s.voxel_size, inverse=False)
+        return product * product.dtype.type(self.precision)
+
+    def solved(self, hessian: Array, fields: Array, tolerance: float) -> Array:
+        """Return (H + tau L)^-1 times fields, to a tolerance."""
+        s = self.generator.settings
+        solution = solve_velocity(
+            hessian,
+            fields,
+            s.shape_penalty,
+            s.voxel_size,
+            weight=self.precision,
+            tolerance=tolerance,
+        )
+        return solution.x
+
+
 class ResidualDescent:
     """Steps of the residual velocities of some images.
 
@@ -105,28 +161,31 @@ class ResidualDescent:
         velocity: Array,
         precision: float,
     ) -> None:
-        self._generator, self._images, self._precision = generator, images, precision
-        self._modes = generator.velocity(latents)
-        self._appearance = generator.appearance(latents)
-        self._memory = PairMemory(_N_PAIRS)
+        modes, appearance = generator.velocity(latents), generator.appearance(latents)
+        self._observed = _Observed(generator, images, modes, appearance, precision)
         xp = array_namespace(velocity)
         self._longest: Float64Array = xp.full(len(images), _LONGEST_STEP)
         self._improved: BoolArray = xp.zeros(len(images), bool)
-        self._here = _Visit(self, velocity)
+        self._here = _Visit(self._observed, velocity)
 
     def take_steps(self, n_steps: int) -> None:
         """Take at most so many steps; an image takes fewer once it gains little by them."""
-        xp = array_namespace(self._images)
-        is_active = xp.ones(len(self._images), bool)
-        gains: list[Float64Array] = []
+        xp = array_namespace(self._here.velocity)
+        active: IntArray = xp.arange(len(self._here.velocity))
+        memory, gains = PairMemory(_N_PAIRS), []
         for number in range(n_steps):
             if number % _METRIC_AGE == 0:
-                self._hessian = self._here.hessian()
-            gains.append(self._step(is_active))
-            if number + 1 >= _N_LAST_STEPS:
-                recent, total = sum(gains[-_N_LAST_STEPS:]), sum(gains)
-                is_active = is_active & (recent > _LEAST_GAIN * _N_LAST_STEPS * total)
-            if not is_active.any():
+                hessian = self._here.hessian(active)
+            gains.append(self._step(active, hessian, memory))
+            if number + 1 < _N_LAST_STEPS:
+                continue
+            all_gains = xp.stack(gains)[:, active]
+            recent, total = all_gains[-_N_LAST_STEPS:].sum(axis=0), all_gains.sum(axis=0)
+            kept = np.flatnonzero(recent > _LEAST_GAIN * _N_LAST_STEPS * total)
+            if len(kept) < len(active):
+                active, hessian = active[kept], hessian[kept]
+                memory.keep(kept)
+            if not len(active):
                 break
 
     def residuals(self) -> Residuals:
@@ -136,7 +195,7 @@ class ResidualDescent:
             here.velocity,
             here.displacement,
             here.log_likelihood,
-            2 * here.prior / self._precision,
+            2 * here.prior / self._observed.precision,
             self._improved,
         )
 
@@ -145,53 +204,51 @@ class ResidualDescent:
         xp, shape = array_namespace(self._here.velocity), self._here.velocity.shape
         draws = np.random.default_rng(seed).integers(0, 2, shape[1:]) * 2 - 1
         signs = xp.asarray(np.broadcast_to(draws.astype(np.float32), shape).copy())
-        hessian = self._here.hessian()
-        product = dot(_multiplied(hessian, signs), self._solved(hessian, signs, _TRACE_TOLERANCE))
-        return np.maximum(product, 0)
+        hessian = self._here.hessian(xp.arange(shape[0]))
+        solved = self._observed.solved(hessian, signs, _TRACE_TOLERANCE)
+        return np.maximum(dot(_multiplied(hessian, signs), solved), 0)
 
-    def _step(self, is_active: BoolArray) -> Float64Array:
-        """Try a step, keep it where it is no worse and images are active; return the gain, (N,)."""
-        here, xp = self._here, array_namespace(self._images)
+    def _step(self, active: IntArray, hessian: Array, memory: PairMemory) -> Float64Array:
+        """Try a step of some images, and keep it where it is no worse; return the gain, (N,).
+
+        Parameters
+        ----------
+        active : (n,) integers
+            The images that take it.
+        hessian : (n, P, *space)
+            H of the metric, packed.
+        memory : PairMemory
+            What was learnt from steps of these images; learns from this one.
+        """
+        here, observed = self._here, self._observed.only(active)
 
         def solve(fields: Array) -> Array:
-            return self._solved(self._hessian, fields, _SOLVER_TOLERANCE)
+            return observed.solved(hessian, fields, _SOLVER_TOLERANCE)
 
         def multiply(fields: Array) -> Array:
-            return _multiplied(self._hessian, fields) + self._penalised(fields)
+            return _multiplied(hessian, fields) + observed.penalised(fields)
 
-        direction = self._memory.direction(here.gradient, solve, multiply)
+        velocity, gradient, longest = (
+            field[active] for field in (here.velocity, here.gradient, self._longest)
+        )
+        direction = memory.direction(gradient, solve, multiply)
         length = _longest_vector(direction)
-        factor = np.minimum(1, self._longest / np.maximum(length, 1e-12))
-        trial = _Visit(self, here.velocity - each(factor, direction) * direction)
-        self._memory.learn(trial.velocity - here.velocity, trial.gradient - here.gradient)
-        gain = trial.value - here.value
-        accepted = is_active & (gain >= -slack(here.log_likelihood))
-        shorter = _SHORTER * np.minimum(length, self._longest)
-        self._longest = xp.where(
-            accepted, np.minimum(_LONGER * self._longest, _LONGEST_STEP), shorter
+        factor = np.minimum(1, longest / np.maximum(length, 1e-12))
+        trial = _Visit(observed, velocity - each(factor, direction) * direction)
+        memory.learn(trial.velocity - velocity, trial.gradient - gradient)
+        gain = trial.value - here.value[active]
+        accepted = gain >= -slack(here.log_likelihood[active])
+        self._longest[active] = np.where(
+            accepted,
+            np.minimum(_LONGER * longest, _LONGEST_STEP),
+            _SHORTER * np.minimum(length, longest),
         )
-        self._improved = self._improved | accepted
-        here.take(trial, np.flatnonzero(accepted))
-        return cast(Float64Array, xp.where(accepted, gain, 0.0))
-
-    def _penalised(self, fields: Array) -> Array:
-        """Return tau L times fields."""
-        s = self._generator.settings
-        product = multiply_operator(fields, s.shape_penalty, s.voxel_size, inverse=False)
-        return product * product.dtype.type(self._precision)
-
-    def _solved(self, hessian: Array, fields: Array, tolerance: float) -> Array:
-        """Return (H + tau L)^-1 times fields, to a tolerance."""
-        s = self._generator.settings
-        solution = solve_velocity(
-            hessian,
-            fields,
-            s.shape_penalty,
-            s.voxel_size,
-            weight=self._precision,
-            tolerance=tolerance,
-        )
-        return solution.x
+        taken = np.flatnonzero(accepted)
+        self._improved[active[taken]] = True
+        here.take(trial, taken, active[taken])
+        gains = np.zeros_like(self._longest)
+        gains[active[taken]] = gain[taken]
+        return gains
 
 
 class _Visit:
@@ -199,7 +256,7 @@ class _Visit:
 
     Attributes
     ----------
-    velocity, displacement, log_likelihood
+    velocity, displacement
         As in `Residuals`.
     prior : (N,)
         tau r'Lr / 2.
@@ -207,49 +264,60 @@ class _Visit:
         That of minus the value, exactly.
     """
 
-    def __init__(self, descent: ResidualDescent, velocity: Array) -> None:
-        generator, s = descent._generator, descent._generator.settings
-        self._descent, self.velocity = descent, velocity
+    def __init__(self, observed: _Observed, velocity: Array) -> None:
+        generator, s = observed.generator, observed.generator.settings
+        self._observed, self.velocity = observed, velocity
         xp = array_namespace(velocity)
-        total = xp.ascontiguousarray(descent._modes + velocity)
+        total = xp.ascontiguousarray(observed.modes + velocity)
         path = RecordedPath(total, s.shape_penalty, s.voxel_size, s.n_steps)
         self.displacement = path.displacement
-        appearance = descent._appearance
-        self._warped = generator.warped_derivatives(appearance, self.displacement, descent._images)
-        self.log_likelihood = self._warped.log_likelihood
-        penalised = descent._penalised(velocity)
+        appearance = observed.appearance
+        self._warped = generator.warped_derivatives(appearance, self.displacement, observed.images)
+        penalised = observed.penalised(velocity)
         self.prior = 0.5 * dot(velocity, penalised)
         places = cast(Array, generator.placed(self.displacement))
         slopes = generator.unplaced(slope_batch(appearance, self._warped.gradient, places))
         self.gradient = path.differentiate(slopes) + penalised
 
     @property
+    def log_likelihood(self) -> Float64Array:
+        """That of each image at z and r, (N,)."""
+        return self._warped.log_likelihood
+
+    @property
     def value(self) -> Float64Array:
         """What is maximised, (N,)."""
         return self.log_likelihood - self.prior
 
-    def hessian(self) -> Array:
-        """Return H, packed: that of Gauss-Newton for small changes in the template's space."""
-        generator = self._descent._generator
-        pushed = generator.pushed(self._warped, self.displacement)
-        return generator.shape_derivatives(self._descent._appearance, pushed)[1]
+    def hessian(self, which: IntArray) -> Array:
+        """Return H of some images, packed: that of Gauss-Newton for small changes of the warp."""
+        observed = self._observed.only(which)
+        warped = self._warped
+        some = Derivatives(
+            warped.log_likelihood[which], warped.gradient[which], warped.hessian[which]
+        )
+        pushed = observed.generator.pushed(some, self.displacement[which])
+        return observed.generator.shape_derivatives(observed.appearance, pushed)[1]
 
-    def take(self, other: _Visit, which: IntArray) -> None:
-        """Take over what another visit found for some images."""
-        if len(which) == len(self.velocity):
+    def take(self, other: _Visit, theirs: IntArray, mine: IntArray) -> None:
+        """Take over what another visit found for its images `theirs`, which are `mine` here."""
+        if len(theirs) == len(self.velocity):
             self.__dict__.update(other.__dict__)
             return
-        for name in ("velocity", "displacement", "log_likelihood", "prior", "gradient"):
-            mine = getattr(self, name).copy()
-            mine[which] = getattr(other, name)[which]
-            setattr(self, name, mine)
-        mine, theirs = self._warped, other._warped
-        for field, found in zip(
-            (mine.log_likelihood, mine.gradient, mine.hessian),
-            (theirs.log_likelihood, theirs.gradient, theirs.hessian),
-            strict=True,
-        ):
-            field[which] = found[which]
+
+        def merged(own: Array, found: Array) -> Array:
+            changed = own.copy()
+            changed[mine] = found[theirs]
+            return changed
+
+        for name in ("velocity", "displacement", "prior", "gradient"):
+            setattr(self, name, merged(getattr(self, name), getattr(other, name)))
+        own, found = self._warped, other._warped
+        self._warped = Derivatives(
+            cast(Float64Array, merged(own.log_likelihood, found.log_likelihood)),
+            merged(own.gradient, found.gradient),
+            merged(own.hessian, found.hessian),
+        )
 
 
 def improve_residuals(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from anamorph.arrays.devices import array_namespace
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.typing import Array, Float64Array, IntArray
 
 _LEAST_CURVATURE = 1e-6  # cosine between step and change below which a pair is left out
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-3, 3.0  # of the metric's inverse
@@ -42,6 +42,11 @@ class PairMemory:
         is_known = product > least
         inverse: Float64Array = xp.where(is_known, 1 / xp.where(is_known, product, 1), 0)
         self._pairs.append((step, change, inverse))
+
+    def keep(self, which: IntArray) -> None:
+        """Forget all fields of the batch but some."""
+        for number, (step, change, inverse) in enumerate(self._pairs):
+            self._pairs[number] = step[which], change[which], inverse[which]
 
     def direction(
         self,
