@@ -281,8 +281,10 @@ def encode(
         descent.visit(start)
     descent.take_steps(max_shootings, tolerance)
     if is_refined:
-        descent = Refinement(generator, images, descent)
-        descent.take_steps(max_shootings, tolerance)
+        # Images unlike all that a model knows may leave what numbers can hold: steps are refused.
+        with np.errstate(over="ignore", invalid="ignore"):
+            descent = Refinement(generator, images, descent)
+            descent.take_steps(max_shootings, tolerance)
     hessian = descent.hessian
     factor = np.linalg.cholesky(hessian)
     log_evidence = (
