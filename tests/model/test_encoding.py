@@ -441,6 +441,15 @@ def test_nothing_is_left_to_gain(likelihood):
     assert np.quantile(descent.value - before, 0.9) < 0.01
 
 
+@pytest.mark.parametrize("factor", [100, 1000])
+def test_images_far_too_bright_are_encoded(factor):
+    """Gradients change by 1e30 and more there, which must not become a metric."""
+    settings, parameters, _, images = simulated.random_problem("gaussian")
+    encoded = encode(Generator(settings, parameters), factor * images, with_covariance=True)
+    assert np.isfinite(encoded.latents).all()
+    assert np.isfinite(encoded.log_evidence).all()
+
+
 @every_likelihood
 def test_encoding_ends_where_exact_gradients_vanish(likelihood):
     settings, parameters, _, images = simulated.random_problem(likelihood, missing=0.1)

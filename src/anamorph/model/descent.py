@@ -27,6 +27,7 @@ _LONGEST_STEP = 4.0  # standard deviations that the first exact step may go
 _SHORTEST_STEP = 0.01  # the least that later ones may go
 _MOST_PAIRS = 12  # that are remembered
 _SHOOTINGS_PER_STEP = 2  # there, and back for the gradient
+_MOST_STIFFENED = 1e6  # times the trace of a Hessian that pairs may make of it
 _DAMPING = 0.85  # the least curvature along a step, as a share of what the metric expects
 
 
@@ -186,7 +187,12 @@ class Descent:
             metric = corrected_metric(
                 metric, self._steps[active, pair], self._changes[active, pair]
             )
-        return metric
+        # Far from all that a model knows, gradients change by more than numbers can hold.
+        stiffness, plain = (
+            np.trace(each, axis1=1, axis2=2) for each in (metric, self.hessian[active])
+        )
+        is_sound = (stiffness < _MOST_STIFFENED * plain)[:, None, None]
+        return cast(Float64Array, np.where(is_sound, metric, self.hessian[active]))
 
 
 class Trial:
