@@ -170,7 +170,7 @@ class Generator:
 
     def displacement(self, latents: Float64Array) -> Array | None:
         """Return the displacement of psi = shoot(Wv z), (N, d, *space); None if nothing moves."""
-        if not self.has_warps:
+        if self.settings.layout.n_shape == 0:
             return None
         if self.tangents is not None:
             return self.tangents.path(latents[:, self.settings.layout.shape]).displacement
