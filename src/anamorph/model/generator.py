@@ -38,7 +38,9 @@ Number = TypeVar("Number", float, Float64Array)
 
 _CHAIN_RULES = "anamorph.kernels.cpu.derivatives"
 _MOST_GUESSES = 256
-_MOST_EXAMPLES = 1024  # that the regression of latents on images learns from
+# The regression of latents on images learns from so many, or from so many for each coefficient of a
+# polynomial of second degree in the latents: more cost a few images longer than they save.
+_FEWEST_EXAMPLES, _MOST_EXAMPLES, _EXAMPLES_PER_COEFFICIENT = 256, 1024, 8
 _TANGENT_LENGTH = 0.1  # in posterior standard deviations
 _MOST_GUESS_BYTES = 2**26
 _GUESSING_BYTES, _GUESSING_BYTES_ON_GPU = 2**26, 2**32  # for guesses that are made at a time
@@ -138,7 +140,9 @@ class Generator:
         Without warps the mean is the only one, since there is but one optimum to be found.
         """
         kept = max(_MOST_GUESS_BYTES // self.parameters.mean.nbytes, 1)
-        number = min(kept, _MOST_EXAMPLES) if self.settings.layout.n_shape else 1
+        n_coefficients = math.comb(len(self.prior_precision) + 2, 2)
+        useful = max(_EXAMPLES_PER_COEFFICIENT * n_coefficients, _FEWEST_EXAMPLES)
+        number = min(kept, useful, _MOST_EXAMPLES) if self.settings.layout.n_shape else 1
         draws = np.random.default_rng(0)
         drawn = draw_latents(self.prior_precision, number, draws)
         drawn[0] = 0
