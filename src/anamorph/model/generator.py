@@ -394,8 +394,7 @@ class Generator:
             f, NaN where missing.
         """
         warped = self.warped_derivatives(appearance, path.displacement, images)
-        total = cast(Array, self.placed(path.displacement))
-        force = self.unplaced(slope_batch(appearance, warped.gradient, total))
+        force = self.force(appearance, path.displacement, warped.gradient)
         pushed = self.pushed(warped, path.displacement)
         _, hessian = self.shape_derivatives(appearance, pushed)
         return Derivatives(warped.log_likelihood, path.differentiate(force), hessian)
