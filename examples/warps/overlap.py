@@ -30,12 +30,25 @@ Array = NDArray[Any]
 _ROUNDS = 3
 _LONG_SCHEDULE = [200, 100, 50]
 _RADIUS = {2: 4, 3: 2}  # the default, and what the coarsest grid of small volumes has room for
-# Penalties: of bending an eighth of the default, of appearance 25 times, since so many modes of few
-# images would explain with appearance what warps can.
-_SOFT_SHAPE, _FIRM_APPEARANCE = (1e-3, 0.0, 2.0, 2.0, 2.0), (100.0, 12800.0, 1600.0)
+# Of appearance 25 times the paper's penalty, since so many modes of few images would explain with
+# appearance what warps can; of bending less than the default.
+_FIRM_APPEARANCE = (100.0, 12800.0, 1600.0)
 # The mean of grey slices is smooth: what is sharp in it is noise of few images, and warps follow
-# it. That of label maps is as sharp as they are, with the default.
-_MEAN = {2: (0.1, 30.0, 30.0), 3: None}
+# it; and scans are not equally bright. Label maps are sharp and alike, and half as many steps of
+# shooting do for them.
+_SETTINGS: dict[int, dict[str, Any]] = {
+    2: {
+        "shape_penalty": (1e-3, 0.0, 1.0, 1.0, 1.0),
+        "appearance_penalty": _FIRM_APPEARANCE,
+        "mean_penalty": (0.1, 100.0, 100.0),
+        "intensity": "per image",
+    },
+    3: {
+        "shape_penalty": (1e-3, 0.0, 2.0, 2.0, 2.0),
+        "appearance_penalty": _FIRM_APPEARANCE,
+        "n_steps": 4,
+    },
+}
 _MARGIN = 3  # voxels at the border, where warps of other tools are not periodic
 
 
@@ -267,14 +280,9 @@ def methods_for(n_images: int, n_dims: int, only: Sequence[str]) -> dict[str, Me
     half = n_images // 2
     every: dict[str, Method] = {
         "before": nothing,
-        "modes, K = N/2": ours(n_components=half),
-        "modes and residual": ours(
-            n_components=half,
-            residual="inside",
-            shape_penalty=_SOFT_SHAPE,
-            appearance_penalty=_FIRM_APPEARANCE,
-            mean_penalty=_MEAN[n_dims],
-        ),
+        "modes, defaults": ours(n_components=half),
+        "modes, same settings": ours(n_components=half, **_SETTINGS[n_dims]),
+        "modes and residual": ours(n_components=half, residual="inside", **_SETTINGS[n_dims]),
         "ANTs SyN": ants,
         "dipy SyN": dipy,
     }

@@ -173,8 +173,9 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : images
         residual : bool
-            Whether to find residual warps too, given the latents; False by default. The model must
-            have been fitted with ``residual="after"`` or ``"inside"``.
+            Whether to find residual warps too, and the latents that go with them; False by default.
+            The model must have been fitted with ``residual="after"`` or ``"inside"``. The evidence
+            is that without residual warps.
         exact_curvature : bool
             Whether steps and evidence use the exact effect of the latents, found by K more
             shootings, as is the default, or an approximate one.
@@ -195,9 +196,9 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not residual:
             return encoded
         with shown_in_notebook(self.verbose, "Finding residual warps"):
-            found = predictor.residuals(images, encoded.latents, encoded.poses)
-        tell_of_folds(find_folds(predictor, encoded.latents, found))
-        return replace(encoded, residuals=found)
+            bent = predictor.bend(images, encoded)
+        tell_of_folds(find_folds(predictor, bent.latents, bent.residuals))
+        return bent
 
     def _check_residual(self) -> None:
         """Raise a ValueError unless the model knows residual warps."""

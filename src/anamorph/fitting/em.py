@@ -271,10 +271,19 @@ class Fit:
         """Return the state at the end, with noise and weight of the likelihood for new images.
 
         Both are found by leaving each image out (see `leave_one_out`), unless the weight of the
-        likelihood is given. Residual warps, where there are any, take their last steps first.
+        likelihood is given. Residual warps that were found inside of the fit take their last steps
+        before, and others their steps after: with as much noise as images have that the fit does
+        not know, or these warps would explain what only the images of the fit have learnt to show.
         """
-        n_rounds = 1 if self.settings.residual == INSIDE else _RESIDUAL_ROUNDS
-        return self._with_weight(self._with_residuals(state, n_rounds))
+        if self.settings.residual == INSIDE:
+            return self._with_weight(self._with_residuals(state, n_rounds=1))
+        weighted = self._with_weight(state)
+        if not self.settings.has_residuals:
+            return weighted
+        known = weighted.parameters.noise_precision / state.parameters.noise_precision
+        bent = self._with_residuals(state, _RESIDUAL_ROUNDS, known)
+        learnt = replace(weighted.parameters, residual=bent.parameters.residual)
+        return replace(weighted, parameters=learnt)
 
     def _with_weight(self, state: State) -> State:
         """Return the state with noise and weight of the likelihood for new images, if wanted."""
@@ -535,17 +544,29 @@ class Fit:
         learnt = np.array([precision, *parameters.noise_precision])
         return replace(state, parameters=replace(parameters, residual=learnt)), after, price
 
-    def _with_residuals(self, state: State, n_rounds: int) -> State:
-        """Return the state with what residual warps say at the end of a fit, if there are any."""
-        if not self.settings.has_residuals:
-            return state
+    def _with_residuals(
+        self, state: State, n_rounds: int, known: Float64Array | float = 1.0
+    ) -> State:
+        """Return the state with what residual warps say at the end of a fit.
+
+        Parameters
+        ----------
+        state : State
+        n_rounds : int
+        known : (C,) or float
+            Precision of other images, relative to those of the fit; 1 by default.
+        """
         bent = state
         for _ in range(n_rounds):
-            bent, *_ = self._update_residuals(bent, -np.inf, _RESIDUAL_STEPS_AFTER)
-        learnt = replace(state.parameters, residual=bent.parameters.residual)
-        return replace(state, parameters=learnt)
-
-    # ---- mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu), then T and A
+            tempered = replace(
+                bent.parameters, noise_precision=known * bent.parameters.noise_precision
+            )
+            bent, *_ = self._update_residuals(
+                replace(bent, parameters=tempered), -np.inf, _RESIDUAL_STEPS_AFTER
+            )
+        tau = bent.parameters.residual_precision
+        learnt = np.array([tau, *(known * bent.parameters.noise_precision)])
+        return replace(state, parameters=replace(state.parameters, residual=learnt))
 
     def _update_mean(
         self,

@@ -13,19 +13,18 @@ from anamorph.arrays.batches import BatchPlanner, usable_gpu_bytes
 from anamorph.arrays.devices import Machine, chosen_device, to_host
 from anamorph.arrays.mapped import empty_mapped
 from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
+from anamorph.model.bending import bend
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.finding import located, located_at, with_poses
-from anamorph.model.firming import firm_residuals
 from anamorph.model.generator import Generator, encoding_bytes
 from anamorph.model.posing import PosedGenerator
 from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
-from anamorph.model.residuals import improve_residuals, residual_bytes
+from anamorph.model.residuals import residual_bytes
 
 Result = TypeVar("Result")
 Filled = TypeVar("Filled", Float32Array, Float64Array)
 
-_RESIDUAL_STEPS = 40  # at most
 _SHARE_ON_GPU = 0.75  # the rest is for derivatives with respect to all latents at once
 
 
@@ -121,31 +120,28 @@ class Predictor:
         n_coordinates = self.generator.settings.frame.n_coordinates
         return self._filled(np.empty((len(images), n_coordinates)), find)
 
-    def residuals(
-        self, images: ReadableImages, latents: Float64Array, poses: Float64Array | None = None
-    ) -> Float32Array:
-        """Return the residual velocities of images, (N, d, *space), in voxels.
+    def bend(self, images: ReadableImages, encoded: Encoded) -> Encoded:
+        """Return encodings with residual velocities, and with the latents that go with these.
 
         Parameters
         ----------
         images : ReadableImages
-        latents : array of shape (N, K)
-        poses : array of shape (N, P), optional
-            None by default: images lie as the template does.
+        encoded : Encoded
+            Without residual warps. The evidence stays as it is.
         """
-        settings = self.generator.settings
-        out = empty_mapped((len(images), settings.n_dims, *settings.space))
+        settings, parameters = self.generator.settings, self.generator.parameters
+        latents = encoded.latents.copy()
+        velocity = empty_mapped((len(images), settings.n_dims, *settings.space))
 
-        def find(generator: Generator, part: slice) -> Array:
-            bent = replace(generator, parameters=generator.parameters.with_residuals())
-            observed, some = generator.own(images.read(part)), generator.own(latents[part])
-            start = np.zeros_like(bent.velocity(some))
-            precision = generator.parameters.residual_precision
-            here = _at(bent, poses, part)
-            found = improve_residuals(here, observed, some, start, precision, _RESIDUAL_STEPS)
-            return firm_residuals(here, observed, some, found.velocity, precision)
+        def bend_part(generator: Generator, part: slice) -> Array:
+            noisy = replace(generator, parameters=generator.parameters.with_residuals())
+            observed, some = generator.own(images.read(part)), generator.own(encoded.latents[part])
+            poses = None if encoded.poses is None else encoded.poses[part]
+            found, residual = bend(noisy, observed, some, parameters.residual_precision, poses)
+            latents[part] = to_host(found)
+            return residual
 
-        return self._filled(out, find)
+        return replace(encoded, residuals=self._filled(velocity, bend_part), latents=latents)
 
     def reconstruct(self, images: ReadableImages) -> Float32Array:
         """Return images as the model explains them, where they are, (N, C, *space)."""

@@ -45,8 +45,8 @@ _N_PAIRS = 12
 _N_OTHER_FIELDS = 8  # velocities, gradients and steps
 _METRIC_AGE = 5  # steps after which the metric is found anew
 _SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.3, 0.02
-# Images whose last steps gain less each than this share of what all have gained are finished. More
-# steps would still raise the value, but not bring labels closer together, and they cost time.
+# Images whose last steps gain less each than this share of what all have gained rest until latents
+# change. More steps would still raise the value, but hardly bring labels closer together.
 _LEAST_GAIN = 3e-3
 _N_LAST_STEPS = 4
 
@@ -164,27 +164,38 @@ class ResidualDescent:
         modes, appearance = generator.velocity(latents), generator.appearance(latents)
         self._observed = _Observed(generator, images, modes, appearance, precision)
         xp = array_namespace(velocity)
+        self._memory = PairMemory(_N_PAIRS, len(images))
+        self._gained: Float64Array = xp.zeros(len(images))
         self._longest: Float64Array = xp.full(len(images), _LONGEST_STEP)
         self._improved: BoolArray = xp.zeros(len(images), bool)
         self._here = _Visit(self._observed, velocity)
+
+    def move_to(self, generator: Generator, images: Array, latents: Float64Array) -> None:
+        """Continue with other latents of the same images, or with other voxels missing.
+
+        What earlier steps have taught about curvature is kept.
+        """
+        modes, appearance = generator.velocity(latents), generator.appearance(latents)
+        precision = self._observed.precision
+        self._observed = _Observed(generator, images, modes, appearance, precision)
+        self._here = _Visit(self._observed, self._here.velocity)
 
     def take_steps(self, n_steps: int) -> None:
         """Take at most so many steps; an image takes fewer once it gains little by them."""
         xp = array_namespace(self._here.velocity)
         active: IntArray = xp.arange(len(self._here.velocity))
-        memory, gains = PairMemory(_N_PAIRS), []
+        gains: list[Float64Array] = []
         for number in range(n_steps):
             if number % _METRIC_AGE == 0:
                 hessian = self._here.hessian(active)
-            gains.append(self._step(active, hessian, memory))
+            gains.append(self._step(active, hessian))
+            self._gained += gains[-1]
             if number + 1 < _N_LAST_STEPS:
                 continue
-            all_gains = xp.stack(gains)[:, active]
-            recent, total = all_gains[-_N_LAST_STEPS:].sum(axis=0), all_gains.sum(axis=0)
-            kept = np.flatnonzero(recent > _LEAST_GAIN * _N_LAST_STEPS * total)
-            if len(kept) < len(active):
-                active, hessian = active[kept], hessian[kept]
-                memory.keep(kept)
+            recent = xp.stack(gains[-_N_LAST_STEPS:]).sum(axis=0)
+            is_useful = recent > _LEAST_GAIN * _N_LAST_STEPS * self._gained
+            kept = np.flatnonzero(is_useful[active])
+            active, hessian = active[kept], hessian[kept]
             if not len(active):
                 break
 
@@ -208,7 +219,7 @@ class ResidualDescent:
         solved = self._observed.solved(hessian, signs, _TRACE_TOLERANCE)
         return np.maximum(dot(_multiplied(hessian, signs), solved), 0)
 
-    def _step(self, active: IntArray, hessian: Array, memory: PairMemory) -> Float64Array:
+    def _step(self, active: IntArray, hessian: Array) -> Float64Array:
         """Try a step of some images, and keep it where it is no worse; return the gain, (N,).
 
         Parameters
@@ -217,8 +228,6 @@ class ResidualDescent:
             The images that take it.
         hessian : (n, P, *space)
             H of the metric, packed.
-        memory : PairMemory
-            What was learnt from steps of these images; learns from this one.
         """
         here, observed = self._here, self._observed.only(active)
 
@@ -231,11 +240,11 @@ class ResidualDescent:
         velocity, gradient, longest = (
             field[active] for field in (here.velocity, here.gradient, self._longest)
         )
-        direction = memory.direction(gradient, solve, multiply)
+        direction = self._memory.direction(gradient, solve, multiply, active)
         length = _longest_vector(direction)
         factor = np.minimum(1, longest / np.maximum(length, 1e-12))
         trial = _Visit(observed, velocity - each(factor, direction) * direction)
-        memory.learn(trial.velocity - velocity, trial.gradient - gradient)
+        self._memory.learn(trial.velocity - velocity, trial.gradient - gradient, active)
         gain = trial.value - here.value[active]
         accepted = gain >= -slack(here.log_likelihood[active])
         self._longest[active] = np.where(

@@ -15,6 +15,9 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace
 from anamorph.arrays.typing import Array, Float64Array, IntArray
 
+#: A step, the change of the gradient along it, and one over their product, of all fields.
+Pair = tuple[Array, Array, Float64Array]
+
 _LEAST_CURVATURE = 1e-6  # cosine between step and change below which a pair is left out
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-3, 3.0  # of the metric's inverse
 
@@ -26,62 +29,90 @@ class PairMemory:
     ----------
     n_pairs : int
         How many to remember.
+    n_fields : int
+        N.
     """
 
-    def __init__(self, n_pairs: int) -> None:
-        self._pairs: deque[tuple[Array, Array, Float64Array]] = deque(maxlen=n_pairs)
+    def __init__(self, n_pairs: int, n_fields: int) -> None:
+        self._n_fields = n_fields
+        self._pairs: deque[Pair] = deque(maxlen=n_pairs)
 
-    def learn(self, step: Array, change: Array) -> None:
-        """Remember steps (N, ...), and by how much the gradient changed along them.
+    def learn(self, step: Array, change: Array, which: IntArray) -> None:
+        """Remember steps (n, ...) of some fields, and by how much their gradients changed.
 
         Where the gradient changed against the step, or hardly, there is nothing to learn.
+
+        Parameters
+        ----------
+        step, change : (n, ...)
+        which : (n,) integers
+            The fields that took a step.
         """
         xp = array_namespace(step)
         product = dot(step, change)
         least = _LEAST_CURVATURE * np.sqrt(dot(step, step) * dot(change, change))
         is_known = product > least
         inverse: Float64Array = xp.where(is_known, 1 / xp.where(is_known, product, 1), 0)
+        if len(which) < self._n_fields:
+            step, change, inverse = (
+                _scattered(part, which, self._n_fields) for part in (step, change, inverse)
+            )
         self._pairs.append((step, change, inverse))
-
-    def keep(self, which: IntArray) -> None:
-        """Forget all fields of the batch but some."""
-        for number, (step, change, inverse) in enumerate(self._pairs):
-            self._pairs[number] = step[which], change[which], inverse[which]
 
     def direction(
         self,
         gradient: Array,
         solve: Callable[[Array], Array],
         multiply: Callable[[Array], Array],
+        which: IntArray,
     ) -> Array:
-        """Return what to subtract, (N, ...): the inverse of the corrected metric times gradients.
+        """Return what to subtract, (n, ...): the inverse of the corrected metric times gradients.
 
         Parameters
         ----------
-        gradient : (N, ...)
+        gradient : (n, ...)
         solve : callable
             Multiplies fields by the inverse of the metric, about.
         multiply : callable
             Multiplies fields by the metric.
+        which : (n,) integers
+            The fields whose gradients these are.
         """
+        pairs = [_gathered(pair, which) for pair in self._pairs]
         rest, shares = gradient.copy(), []
-        for step, change, inverse in reversed(self._pairs):
+        for step, change, inverse in reversed(pairs):
             shares.append(inverse * dot(step, rest))
             rest -= each(shares[-1], rest) * change
         found = solve(rest)
-        if self._pairs:
-            found = each(self._scale(multiply), found) * found
-        for (step, change, inverse), share in zip(self._pairs, reversed(shares), strict=True):
+        if pairs:
+            found = each(_scale(pairs[-1], multiply), found) * found
+        for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
             found += each(share - inverse * dot(change, found), found) * step
         return found
 
-    def _scale(self, multiply: Callable[[Array], Array]) -> Float64Array:
-        """Return by how much the metric overestimates steps, from the newest pair that tells."""
-        xp = array_namespace(self._pairs[-1][0])
-        step, _, inverse = self._pairs[-1]
-        ratio = np.clip(dot(step, multiply(step)) * inverse, _SMALLEST_SCALE, _LARGEST_SCALE)
-        scale: Float64Array = xp.where(inverse > 0, ratio, 1.0)
-        return scale
+
+def _gathered(pair: Pair, which: IntArray) -> Pair:
+    """Return the pair of some fields."""
+    if len(which) == len(pair[2]):
+        return pair
+    step, change, inverse = pair
+    return step[which], change[which], inverse[which]
+
+
+def _scattered(part: Array, which: IntArray, n_fields: int) -> Array:
+    """Return what is known of some fields (n, ...) among all, (N, ...): 0 where it is not."""
+    whole = np.zeros_like(part, shape=(n_fields, *part.shape[1:]))
+    whole[which] = part
+    return whole
+
+
+def _scale(pair: Pair, multiply: Callable[[Array], Array]) -> Float64Array:
+    """Return by how much the metric overestimates steps, from the newest pair that tells."""
+    step, _, inverse = pair
+    xp = array_namespace(step)
+    ratio = np.clip(dot(step, multiply(step)) * inverse, _SMALLEST_SCALE, _LARGEST_SCALE)
+    scale: Float64Array = xp.where(inverse > 0, ratio, 1.0)
+    return scale
 
 
 def dot(one: Array, other: Array) -> Float64Array:

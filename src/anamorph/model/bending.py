@@ -1,0 +1,155 @@
+"""Residual warps of new images, found together with their latents.
+
+Latents that were found without a residual warp explain by appearance what is only out of place. So
+both are found in turns: steps of the residual velocity r (`model.residuals`), then of the latents z
+given r. The first turns shoot in half as many steps, but not in fewer than four.
+
+A warp may press places to almost nothing for the last of the likelihood there, which no label or
+Jacobian survives. What an image shows around such a place, where a determinant of the warp or of
+its inverse is below a tenth, counts as missing from then on: the prior decides there, and the rest
+of the image is explained as before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.ndimage import maximum_filter
+
+from anamorph.arrays.devices import array_namespace, beside, to_host
+from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
+from anamorph.geometry import jacobian_determinant, shoot_both
+from anamorph.geometry.warps import pull_batch
+from anamorph.model.encoding import encode
+from anamorph.model.generator import Generator
+from anamorph.model.posing import PosedGenerator
+from anamorph.model.residuals import ResidualDescent, improve_residuals
+
+_FASTER, _FEWEST_STEPS = (2, 2, 1), 4  # turns, each in so many times fewer steps of shooting
+_N_STEPS = 15  # of residual velocities in a turn, at most
+_MOST_SHOOTINGS = 12  # for the latents of a turn
+_LEAST_DETERMINANT = 0.1  # of psi and of its inverse, at voxels
+_RADIUS = 3  # voxels around a pressed place that count as missing, and one more every time
+_MOST_RELEASES, _N_RELEASING_STEPS = 8, 6
+
+
+def bend(
+    generator: Generator,
+    images: Array,
+    latents: Float64Array,
+    precision: float,
+    poses: Float64Array | None = None,
+) -> tuple[Float64Array, Array]:
+    """Return latents (N, K) and residual velocities (N, d, *space) of images.
+
+    Parameters
+    ----------
+    generator : Generator
+        Without poses and residuals, with the noise that images with residual warps have.
+    images : (N, C, *space)
+        f, NaN where missing.
+    latents : (N, K)
+        z, as they are without residual warps.
+    precision : float
+        tau.
+    poses : (N, P), optional
+        None by default: images lie as the template does.
+    """
+    observed, velocity = images.copy(), np.zeros_like(generator.velocity(latents))
+    everyone = array_namespace(velocity).arange(len(velocity))
+    descent: ResidualDescent | None = None
+    for faster in _FASTER:
+        quick = _in_fewer_steps(generator, faster)
+        if descent is None:
+            placed = _placed(quick, poses)
+            descent = ResidualDescent(placed, observed, latents, velocity, precision)
+        else:
+            _hide_pressed(_placed(generator, poses), observed, latents, velocity, everyone, _RADIUS)
+            bent = _placed(quick.bent(velocity), poses)
+            latents = encode(
+                bent, observed, _MOST_SHOOTINGS, start=latents, exact_curvature=False
+            ).latents
+            descent.move_to(_placed(quick, poses), observed, latents)
+        descent.take_steps(_N_STEPS)
+        velocity = descent.residuals().velocity
+    placed = _placed(generator, poses)
+    return latents, _released(placed, observed, latents, velocity, precision)
+
+
+def _placed(generator: Generator, poses: Float64Array | None) -> Generator:
+    return generator if poses is None else PosedGenerator.of(generator, poses)
+
+
+def _in_fewer_steps(generator: Generator, factor: int) -> Generator:
+    """Return what a model says when geodesics are shot in so many times fewer steps."""
+    s = generator.settings
+    n_steps = min(s.n_steps, max(_FEWEST_STEPS, s.n_steps // factor))
+    return replace(generator, settings=replace(s, n_steps=n_steps))
+
+
+def _released(
+    generator: Generator,
+    observed: Array,
+    latents: Float64Array,
+    velocity: Array,
+    precision: float,
+) -> Array:
+    """Return velocities after steps without what is pressed too far; what resists stays."""
+    velocity, which = velocity.copy(), array_namespace(velocity).arange(len(velocity))
+    for number in range(_MOST_RELEASES):
+        radius = _RADIUS + number
+        which = _hide_pressed(generator, observed, latents, velocity, which, radius)
+        if not len(which):
+            break
+        velocity[which] = improve_residuals(
+            generator.only(which),
+            observed[which],
+            latents[which],
+            velocity[which],
+            precision,
+            _N_RELEASING_STEPS,
+        ).velocity
+    return velocity
+
+
+def _hide_pressed(
+    generator: Generator,
+    observed: Array,
+    latents: Float64Array,
+    velocity: Array,
+    which: IntArray,
+    radius: int,
+) -> IntArray:
+    """Make missing what some images show where they are pressed too far; return which they are."""
+    s, some = generator.settings, generator.only(which)
+    total = array_namespace(velocity).ascontiguousarray(
+        some.velocity(latents[which]) + velocity[which]
+    )
+    both = shoot_both(total, s.shape_penalty, s.voxel_size, s.n_steps)
+    pressed = _pressed_places(*map(to_host, both))
+    found = np.flatnonzero(pressed.reshape(len(pressed), -1).any(axis=1))
+    if not len(found):
+        return which[:0]
+    around = maximum_filter(
+        pressed[found].astype(np.float32), (1, *(2 * radius + 1,) * s.n_dims), mode="wrap"
+    )
+    chosen = which[found]
+    is_hidden = beside(observed, around[:, None])
+    places = generator.only(chosen).placed(None)
+    if places is not None:
+        is_hidden = pull_batch(is_hidden, places)
+    observed[chosen] = np.where(is_hidden > 0, np.float32(np.nan), observed[chosen])
+    return chosen
+
+
+def _pressed_places(warps: Array, inverses: Array) -> BoolArray:
+    """Return where images are pressed too far by warps (N, d, *space), or templates by inverses.
+
+    Both are marked where the images have these places, (N, *space).
+    """
+    pressed: BoolArray = jacobian_determinant(warps) < _LEAST_DETERMINANT
+    for n, *voxel in np.argwhere(jacobian_determinant(inverses) < _LEAST_DETERMINANT):
+        place = np.rint(voxel + inverses[(n, slice(None), *voxel)]).astype(int)
+        pressed[(n, *(place % pressed.shape[1:]))] = True
+    return pressed
