@@ -65,7 +65,9 @@ def bend(
             placed = _placed(quick, poses)
             descent = ResidualDescent(placed, observed, latents, velocity, precision)
         else:
-            _hide_pressed(_placed(generator, poses), observed, latents, velocity, everyone, _RADIUS)
+            if faster == 1:
+                placed = _placed(generator, poses)
+                _hide_pressed(placed, observed, latents, velocity, everyone, _RADIUS)
             bent = _placed(quick.bent(velocity), poses)
             latents = encode(
                 bent, observed, _MOST_SHOOTINGS, start=latents, exact_curvature=False

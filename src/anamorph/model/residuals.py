@@ -44,10 +44,10 @@ _SHORTER = 0.5  # of a step that was refused
 _N_PAIRS = 12
 _N_OTHER_FIELDS = 8  # velocities, gradients and steps
 _METRIC_AGE = 5  # steps after which the metric is found anew
-_SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.3, 0.02
+_SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.9, 0.02  # of the metric: what multigrid starts with
 # Images whose last steps gain less each than this share of what all have gained rest until latents
 # change. More steps would still raise the value, but hardly bring labels closer together.
-_LEAST_GAIN = 3e-3
+_LEAST_GAIN = 1e-3
 _N_LAST_STEPS = 4
 
 
