@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--expression", choices=("neutral", "smiling"), default="neutral")
     parser.add_argument("--components", type=int, default=64)
-    parser.add_argument("--residual", choices=("none", "after"), default="none")
+    parser.add_argument("--residual", choices=("none", "after", "inside"), default="none")
     options = parser.parse_args()
     images, marks = faces(options.data, options.expression)
     settings = preset("faces") | {"n_components": options.components, "channel_axis": -1}
