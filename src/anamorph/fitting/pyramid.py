@@ -34,10 +34,11 @@ from anamorph.model.settings import Settings
 # Along axes that are divided: the least that makes sense, and the least that helps.
 _FEWEST_VOXELS, _FEWEST_AUTOMATIC = 4, 12
 _MOST_AUTOMATIC_LEVELS = 3
-# Of all iterations, by number of axes: details that coarse voxels do not show take some to be
-# found. Coarse volumes cost next to nothing, and more of the time is left for the finest grid. With
-# poses, exact gradients make no iteration dearer than those on one grid are.
-_FINEST_SHARE, _FINEST_SHARE_WITH_POSES = {2: 0.15, 3: 0.2}, {2: 0.25, 3: 0.35}
+# Of all iterations: details that coarse voxels do not show take some to be found. With exact
+# gradients an iteration takes up to twice the time of one on that grid alone, and there are fewer.
+# With poses one grid has such gradients, too. By number of axes: coarse volumes cost next to nothing,
+# and more of the time is left for the finest grid.
+_FINEST_SHARE, _FINEST_SHARE_WITH_POSES = 0.15, {2: 0.25, 3: 0.35}
 _FEWEST_ON_FINEST = 3
 
 
@@ -79,8 +80,8 @@ class Level:
 def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Level, ...]:
     """Return the grids of a fit, coarsest first, and when it leaves each.
 
-    The finest gets 15 % of the iterations (in 3D 20 %, with poses 25 and 35 %), at least three, and
-    coarser ones equal parts of the others.
+    The finest gets 15 % of the iterations (with poses 25 %, in 3D 35 %), at least three, and coarser
+    ones equal parts of the others.
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Lev
                 f"levels must be at most {most} for images of {shape} voxels, or 'auto', "
                 f"got {levels}"
             )
-    shares = _FINEST_SHARE_WITH_POSES if settings.has_poses else _FINEST_SHARE
-    share = shares[settings.n_dims]
+    has_poses = settings.has_poses
+    share = _FINEST_SHARE_WITH_POSES[settings.n_dims] if has_poses else _FINEST_SHARE
     on_finest = min(n_iter, max(_FEWEST_ON_FINEST, math.ceil(share * n_iter)))
     if n_levels > 1:
         settings = GridSettings.of(settings)
