@@ -4,7 +4,7 @@ Faces, slices of brains and label maps of hippocampi are read from a folder that
 files; without one, label maps that are drawn here take their place. Objectives of two fits do not
 compare, since they add up gains from where each grid began: the evidence of the images does, and
 better still that of images which took no part. A fit that knows its own images better may know
-others worse.
+others worse. Through grids gradients of the shape basis are exact; alone they are the paper's.
 
     python -m benchmarks.pyramid FOLDER              # all three, 20 iterations
     python -m benchmarks.pyramid FOLDER --images 40  # of each, to be quick

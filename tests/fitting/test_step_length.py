@@ -1,4 +1,4 @@
-"""Steps of the shape basis where images have poses: exact gradients, and their lengths."""
+"""Steps of the shape basis with poses and on several grids: exact gradients, and their lengths."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anamorph.fitting.pyramid import GridSettings
 from anamorph.fitting.step_length import next_step
 from tests import simulated
 
@@ -35,9 +36,13 @@ def posed_problem(likelihood, space):
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("space", [(12, 10), (12, 11, 10)])
-def test_gradients_of_the_shape_basis_are_exact_with_poses(likelihood, space):
+@pytest.mark.parametrize("with_poses", [True, False])
+def test_gradients_of_the_shape_basis_are_exact(likelihood, space, with_poses):
     """The gradient of Algorithm 6, which takes warps for small ones, is far from it."""
     settings, parameters, latents, images, poses = posed_problem(likelihood, space)
+    if not with_poses:
+        settings = GridSettings.of(replace(settings, align="none"))
+        parameters, poses = replace(parameters, background=None), poses[:, :0]
     cohort = simulated.cohort_with(settings, parameters, latents, images)
     cohort.poses = poses
     gradient = cohort.shape_derivatives()["gradient"]

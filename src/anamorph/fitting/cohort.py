@@ -578,9 +578,9 @@ class Cohort:
     def _differentiate_shape(self, posed: Generator, part: slice, appearance: Array) -> Derivatives:
         """Return derivatives of some images with respect to their velocities.
 
-        Where images have poses, gradients are exact: see `fitting.step_length`.
+        In some fits gradients are exact: see `fitting.step_length`.
         """
-        if self.settings.has_poses and posed.has_warps:
+        if self.settings.differentiates_exactly and posed.has_warps:
             path = cast(RecordedPath, posed.record(self.latents[part]))
             self._displacements.get(part, self._warp_key(), lambda: path.displacement)
             return posed.exact_shape_derivatives(path, appearance, self.images.read(part))
@@ -682,7 +682,7 @@ def _bytes_per_image(settings: Settings) -> int:
     """Return how many bytes the work on one image takes at most."""
     if settings.has_residuals:
         return residual_bytes(settings)
-    return encoding_bytes(settings) if settings.has_poses else working_bytes(settings)
+    return encoding_bytes(settings) if settings.differentiates_exactly else working_bytes(settings)
 
 
 def _misfit(

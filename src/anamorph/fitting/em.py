@@ -419,7 +419,8 @@ class Fit:
         """
         old, columns = state.parameters, self.settings.layout.columns(name)
         weights = self._basis_weights(state.latents)[columns, columns]
-        has_own_step = name == "appearance" and self.settings.has_poses
+        is_exact = self.settings.differentiates_exactly
+        has_own_step = name == "appearance" and is_exact
         step = 1.0 if has_own_step else state.step
         if len(weights):
             direction = self.regularisation.basis_direction(
@@ -433,7 +434,7 @@ class Fit:
             parameters = self._with_basis(old, name, basis)
             after, answer = self._try(question, parameters, state.latents)
             if self._is_good(before, after):
-                if name == "shape" and self.settings.has_poses:
+                if name == "shape" and is_exact:
                     slope = self.regularisation.basis_slope(
                         name, old.basis(name), derivatives, weights, direction
                     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.arrays.typing import Array
@@ -34,10 +34,31 @@ from anamorph.model.settings import Settings
 # Along axes that are divided: the least that makes sense, and the least that helps.
 _FEWEST_VOXELS, _FEWEST_AUTOMATIC = 4, 12
 _MOST_AUTOMATIC_LEVELS = 3
-# Of all iterations, by number of axes: details that coarse voxels do not show take some to be
-# found. Coarse volumes cost next to nothing, and more of the time is left for the finest grid.
-_FINEST_SHARE = {2: 0.25, 3: 0.35}
+# Of all iterations: details that coarse voxels do not show take some to be found. With exact
+# gradients an iteration takes up to twice the time of one on that grid alone, and there are fewer.
+# With poses one grid has such gradients, too. By number of axes: coarse volumes cost next to
+# nothing, and more of the time is left for the finest grid.
+_FINEST_SHARE, _FINEST_SHARE_WITH_POSES = 0.15, {2: 0.25, 3: 0.35}
 _FEWEST_ON_FINEST = 3
+
+
+@dataclass(frozen=True)
+class GridSettings(Settings):
+    """Settings on one of several grids, with exact gradients of the shape basis.
+
+    They cost least where voxels are large. The finest grid begins with warps that are large, of
+    which the gradient of Algorithm 6 knows little: it may find no step that raises F.
+    """
+
+    @property
+    def differentiates_exactly(self) -> bool:
+        """Whether a fit takes exact gradients of the shape basis: it does."""
+        return True
+
+    @classmethod
+    def of(cls, settings: Settings) -> GridSettings:
+        """Return the same settings, with exact gradients."""
+        return cls(**{field.name: getattr(settings, field.name) for field in fields(settings)})
 
 
 @dataclass(frozen=True)
@@ -59,8 +80,8 @@ class Level:
 def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Level, ...]:
     """Return the grids of a fit, coarsest first, and when it leaves each.
 
-    The finest gets a quarter of the iterations (35 % in 3D), at least three, and coarser ones equal
-    parts of the others.
+    The finest gets 15 % of the iterations (with poses 25 %, in 3D 35 %), at least three, and
+    coarser ones equal parts of the others.
 
     Parameters
     ----------
@@ -92,8 +113,11 @@ def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Lev
                 f"levels must be at most {most} for images of {shape} voxels, or 'auto', "
                 f"got {levels}"
             )
-    share = _FINEST_SHARE[settings.n_dims]
+    has_poses = settings.has_poses
+    share = _FINEST_SHARE_WITH_POSES[settings.n_dims] if has_poses else _FINEST_SHARE
     on_finest = min(n_iter, max(_FEWEST_ON_FINEST, math.ceil(share * n_iter)))
+    if n_levels > 1:
+        settings = GridSettings.of(settings)
     ends = [round((n_iter - on_finest) * number / (n_levels - 1)) for number in range(1, n_levels)]
     coarser = (coarse_settings(settings, 2**power) for power in range(n_levels - 1, 0, -1))
     grids = zip((*coarser, settings), (*ends, n_iter), strict=True)

@@ -2,10 +2,10 @@
 
 The gradient of Algorithm 6 takes every warp for a small one. As warps grow it points elsewhere: on
 brains with poses it soon had nothing in common with the exact one, and steps along it lowered F.
-Where images have poses, sites therefore differentiate geodesics exactly (`geometry.adjoint`). The
-Hessian is still that of Algorithm 6, too small by a factor that grows with the warps: full steps
-are too long. A parabola through F before and after a step, with the slope it had, says how long
-the step should have been, and the next one is as long.
+Where images have poses, and in fits through several grids, sites therefore differentiate geodesics
+exactly (`geometry.adjoint`). The Hessian is still that of Algorithm 6, too small by a factor that
+grows with the warps: full steps are too long. A parabola through F before and after a step, with
+the slope it had, says how long the step should have been, and the next one is as long.
 """
 
 from __future__ import annotations

@@ -294,7 +294,7 @@ _TABLE = (
     Hyperparameter(
         "levels", 1, _LEVELS, FITTING,
         "Number of grids, each of twice the resolution of the one before: most iterations are done "
-        "on coarse ones, and only the last quarter on that of the images; auto: as many as help",
+        "on coarse ones, and only the last few on that of the images; auto: as many as help",
         flag="--levels", typed="COUNT", label="Grids",
     ),
     Hyperparameter(

@@ -160,6 +160,11 @@ class Settings:
         return self.align != NONE
 
     @property
+    def differentiates_exactly(self) -> bool:
+        """Whether a fit takes exact gradients of the shape basis: see `fitting.step_length`."""
+        return self.has_poses
+
+    @property
     def has_residuals(self) -> bool:
         """Whether images have residual warps."""
         return self.residual != NONE
