@@ -54,9 +54,9 @@ class PairMemory:
         is_known = product > least
         inverse: Float64Array = xp.where(is_known, 1 / xp.where(is_known, product, 1), 0)
         if len(which) < self._n_fields:
-            step, change, inverse = (
-                _scattered(part, which, self._n_fields) for part in (step, change, inverse)
-            )
+            step = _scattered(step, which, self._n_fields)
+            change = _scattered(change, which, self._n_fields)
+            inverse = _scattered(inverse, which, self._n_fields).astype(np.float64)
         self._pairs.append((step, change, inverse))
 
     def direction(
