@@ -67,8 +67,8 @@ class Predictor:
             usable = usable_gpu_bytes(machine.memory_budget) - generator.parameters.n_bytes
             budget = int(_SHARE_ON_GPU * max(0, usable))
         needed = encoding_bytes(settings)
-        if settings.has_residuals:
-            needed = max(needed, residual_bytes(settings))
+        if settings.has_residuals:  # found in turns with latents
+            needed += residual_bytes(settings)
         planner = BatchPlanner(needed, budget, on_gpu)
         counter = ImageCounter(n_images)
 

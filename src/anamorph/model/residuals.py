@@ -53,7 +53,8 @@ _N_LAST_STEPS = 4
 
 def residual_bytes(settings: Settings) -> int:
     """Return how many bytes finding the residual warp of one image takes, for a `BatchPlanner`."""
-    n_fields = n_recorded_fields(settings.n_steps) + 2 * _N_PAIRS + _N_OTHER_FIELDS
+    # Pairs twice: of all images, and of those that take a step.
+    n_fields = n_recorded_fields(settings.n_steps) + 4 * _N_PAIRS + _N_OTHER_FIELDS
     return working_bytes(settings) + 4 * math.prod(settings.space) * settings.n_dims * n_fields
 
 
