@@ -569,6 +569,8 @@ class Fit:
         learnt = np.array([tau, *(known * bent.parameters.noise_precision)])
         return replace(state, parameters=replace(state.parameters, residual=learnt))
 
+    # ---- mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu), then T and A
+
     def _update_mean(
         self,
         state: State,
