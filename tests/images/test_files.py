@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 from anamorph import ShapeAppearanceModel
 from anamorph.fitting.cohort import Cohort
@@ -22,6 +23,41 @@ from tests.images.filemaking import (
     save_nifti,
     save_picture,
 )
+
+# ---- margins for alignment
+
+
+def textured(n, space=(20, 17)):
+    """Return crops of something that goes on beyond them, (n, *space)."""
+    draws = np.random.default_rng(1)
+    whole = gaussian_filter(draws.standard_normal((60, 60)), 2)
+    corners = draws.integers(18, 22, (n, 2))
+    crops = [whole[i : i + space[0], j : j + space[1]] for i, j in corners]
+    return (5 + 10 * np.stack(crops)).astype(np.float32)
+
+
+def test_crops_that_are_aligned_get_a_margin(tmp_path):
+    paths = [save_array(tmp_path / f"{n}.npy", image) for n, image in enumerate(textured(6))]
+    arguments = {"n_components": 1, "n_iter": 1, "random_state": 0}
+    aligned = ShapeAppearanceModel(align="translation", **arguments).fit(paths)
+    assert aligned.origin_.pad == 2
+    assert aligned.mean_.shape == (1, 24, 21)
+    assert ShapeAppearanceModel(**arguments).fit(paths).mean_.shape == (1, 20, 17)
+    opened = FileImages(paths, pad="auto")
+    assert "a margin of 2 missing voxels" in opened.understood
+    assert "margin" not in (FileImages(paths, pad=2).understood or "")
+    given = ShapeAppearanceModel(align="translation", **arguments).fit(FileImages(paths))
+    assert given.mean_.shape == (1, 20, 17)
+
+
+def test_images_with_a_background_need_no_margin(tmp_path):
+    images = np.pad(textured(4), [(0, 0), (8, 8), (8, 8)])
+    paths = [save_array(tmp_path / f"{n}.npy", image) for n, image in enumerate(images)]
+    assert FileImages(paths, pad="auto").pad == 0
+    labels = np.pad(np.ones((10, 9), np.int16), 5)
+    paths = [save_nifti(tmp_path / f"{n}.nii", np.roll(labels, n, 0)) for n in range(2)]
+    assert FileImages(paths, "categorical", pad="auto").pad == 0
+
 
 # ---- the contract
 
@@ -78,7 +114,7 @@ def test_a_margin_is_missing_and_moves_nothing(tmp_path):
     assert np.isnan(image).sum() == image.size - voxels.size
     assert np.allclose(images.affine @ [3, 4, 5, 1], affine @ [1, 2, 3, 1], atol=1e-4)
     assert np.allclose(images.voxel_size, (1, 1.5, 2))
-    with pytest.raises(ValueError, match="pad must be an integer >= 0, got -1"):
+    with pytest.raises(ValueError, match="pad must be an integer >= 0 or 'auto', got -1"):
         FileImages([tmp_path / "a.nii"], pad=-1)
 
 

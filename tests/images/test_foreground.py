@@ -5,7 +5,7 @@ import pytest
 
 from anamorph import ShapeAppearanceModel
 from anamorph.images.arrays import ArrayImages
-from anamorph.images.foreground import find_foreground
+from anamorph.images.foreground import are_crops, find_foreground
 from anamorph.images.quantiles import QuantileMap, average_quantiles, quantiles_of
 from tests.images.filemaking import EVERYTHING
 
@@ -41,6 +41,15 @@ def test_a_crop_from_within_is_all_foreground():
     assert find_foreground(np.full((1, 5, 5), 7.0)).size == 25
     assert find_foreground(np.zeros((1, 5, 5))).size == 0
     assert find_foreground(np.full((1, 5, 5), np.nan)).size == 0
+
+
+def test_most_images_tell_whether_all_are_crops():
+    image, _ = head(air=4.0)
+    crop = image[:, 12:28, 12:28]
+    for period, expected in ((41, False), (5, False), (2, False), (1, True)):
+        assert are_crops(lambda n, p=period: crop if n % p == 0 else image, 40) == expected
+    assert are_crops(lambda n: image if n == 3 else crop, 7)
+    assert not are_crops(lambda n: np.full((1, 4, 4), np.nan), 3)
 
 
 def gamma_of_head(seed, power, gain, offset):

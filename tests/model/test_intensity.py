@@ -74,10 +74,15 @@ def test_what_is_found_is_a_maximum(kind):
     assert np.allclose(slope, predicted, rtol=1e-2, atol=2)
 
 
-def test_gain_and_offset_are_exact():
-    """Of gain, offset and what is expected, pooled and federated fits must find the same."""
+@pytest.mark.parametrize(("level", "factor"), [(0, 3), (50, 1.01)])
+def test_gain_and_offset_are_exact(level, factor):
+    """Of gain, offset and what is expected, pooled and federated fits must find the same.
+
+    Around a large level a change of the gain is mostly a change of the level.
+    """
     _, expected, images = scene((9, 8))
-    images = (3 * images + 5).astype(np.float32)
+    expected, images = (one + np.float32(level) for one in (expected, images))
+    images = (factor * (images + 5 / 3)).astype(np.float32)
     precision = np.full(2, NOISE**-2)
     matched = match_intensities(images, expected, precision, "per image")
     n, gain, offset = 72, matched.gain[:, :, 0, 0].astype(float), matched.offset[:, :, 0, 0]

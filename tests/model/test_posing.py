@@ -130,6 +130,28 @@ def test_images_do_not_gain_by_leaving():
     assert values[-1] == pytest.approx(far + prior, rel=1e-5)
 
 
+@pytest.mark.parametrize("contrast", [0.02, 1.0, 50.0])
+def test_images_with_gains_do_not_gain_by_leaving(contrast):
+    """A crop that shows no background, whatever the unit of its intensities."""
+    draws = np.random.default_rng(3)
+    texture = gaussian_filter(draws.standard_normal((24, 20)), 1.5).astype(np.float32)
+    texture = 1 + contrast * texture[None] / texture.std()
+    image = texture + contrast * 0.3 * draws.standard_normal(texture.shape).astype(np.float32)
+    generator = template_model(texture, "translation")
+    count, total, squares = border_sums(texture[None])
+    background = background_level(generator.settings.likelihood, count, total, squares)
+    precision = np.array([1 / (contrast * 0.3) ** 2])
+    generator = Generator(
+        replace(generator.settings, intensity="per image"),
+        replace(generator.parameters, noise_precision=precision, background=background),
+    )
+    values = []
+    for shift in (0.0, 6.0, 12.0, 18.0, 40.0):
+        posed = PosedGenerator.of(generator, np.array([[shift, 0.0]]))
+        values.append(posed.log_likelihood(texture[None], None, image[None])[0])
+    assert np.argmax(values) == 0
+
+
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("space", [(30, 26), (16, 15, 14)])
 def test_derivatives_with_respect_to_poses(likelihood, space):

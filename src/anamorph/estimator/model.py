@@ -26,9 +26,10 @@ from anamorph.fitting.run import Checkpoints, Progress, duration, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.fitting.validation import Validation
+from anamorph.geometry.pose import NONE
 from anamorph.images.arrays import ImageFormat
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files, open_images
-from anamorph.images.files import FileImages
+from anamorph.images.files import AUTO, FileImages
 from anamorph.images.grid import Affine
 from anamorph.model.checks import checked_seed
 from anamorph.model.folding import find_folds, tell_of_folds
@@ -386,7 +387,10 @@ class ShapeAppearanceModel(TemplateMethods):
         """
         arguments = checked_arguments(self.get_params(deep=False))
         refuse_foreign(X)
-        images = open_images(X, self.likelihood, self.channel_axis, scale=arguments["scale"])
+        margin = 0 if arguments["align"] == NONE else AUTO
+        images = open_images(
+            X, self.likelihood, self.channel_axis, scale=arguments["scale"], pad=margin
+        )
         settings = completed_settings(arguments, images.format, len(images), images.voxel_size)
         settings = scaled_penalties(settings, arguments, images)
         seed = checked_seed(arguments["random_state"])

@@ -36,6 +36,7 @@ def open_images(
     *,
     scale: str | float | None = None,
     like: ImageFormat | None = None,
+    pad: int | str = 0,
 ) -> ImageCollection:
     """Return a collection of images, which are checked and read a few at a time.
 
@@ -55,6 +56,8 @@ def open_images(
     like : ImageFormat, optional
         Format of the images that a model was fitted to, by whose rules these are read; by default
         rules are found from the images.
+    pad : int or "auto"
+        Margin of files, as `FileImages` has it; 0 by default.
 
     Returns
     -------
@@ -64,5 +67,7 @@ def open_images(
         return images
     if is_list_of_files(images):
         files = cast(Sequence[Any], images)
-        return FileImages(files, likelihood, channel_axis, n_classes, scale=scale, like=like)
+        return FileImages(
+            files, likelihood, channel_axis, n_classes, scale=scale, like=like, pad=pad
+        )
     return ArrayImages(images, likelihood, channel_axis, n_classes, scale=scale, like=like)

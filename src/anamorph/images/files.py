@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Sequence
 from copy import copy
@@ -44,6 +45,7 @@ from anamorph.images.facts import (
     usual_intensity,
 )
 from anamorph.images.file_checks import check_channels, check_values, grouped
+from anamorph.images.foreground import are_crops
 from anamorph.images.format import BY_CONTENT, ImageFormat
 from anamorph.images.grid import Grid, slices_inside
 from anamorph.images.intensity import Scaling, checked_scale, find_scaling
@@ -64,6 +66,10 @@ from anamorph.images.units import check_one_unit, find_unit_of_files
 from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
 
 AnyPath = str | os.PathLike[str]
+
+#: Stands for a margin where images need one.
+AUTO = "auto"
+_MARGIN_SHARE = 0.1  # of the longest axis
 
 _SCALED = {
     "robust": "divided by its own typical intensity",
@@ -92,8 +98,10 @@ class FileImages:
     resample : bool, optional
         Whether to resample images that are on different grids onto one, by their affines. By
         default they are if all headers say where voxels are.
-    pad : int
-        Margin: voxels to add on every side, all missing; 0 by default.
+    pad : int or "auto"
+        Margin: voxels to add on every side, all missing; 0 by default. "auto" adds a tenth of the
+        longest axis where most images are crops, which show no background, and nothing elsewhere:
+        for images that are aligned, which takes parts of them out of the box.
     onto : Grid, optional
         The grid of all images before padding. By default that of the first file, or where grids
         differ one that holds all images.
@@ -137,7 +145,7 @@ class FileImages:
         n_classes: int | None = None,
         *,
         resample: bool | None = None,
-        pad: int = 0,
+        pad: int | str = 0,
         onto: Grid | None = None,
         cache: AnyPath | None = None,
         scale: str | float | None = None,
@@ -145,8 +153,8 @@ class FileImages:
         missing_value: float | None = None,
         mask: AnyPath | Sequence[AnyPath] | None = None,
     ) -> None:
-        if isinstance(pad, bool) or not isinstance(pad, int) or pad < 0:
-            raise ValueError(f"pad must be an integer >= 0, got {pad!r}")
+        if pad != AUTO and (isinstance(pad, bool) or not isinstance(pad, int) or pad < 0):
+            raise ValueError(f"pad must be an integer >= 0 or {AUTO!r}, got {pad!r}")
         paths = grouped(files)
         self.identities = identities_of([group[0] for group in paths])
         self._likelihood = kind = LIKELIHOODS[likelihood]
@@ -174,9 +182,6 @@ class FileImages:
         )
         grids_must_match(everything, named, may_resample=resample)
         check_channels(everything, are_tissues=self._has_tissues)
-        self.pad = pad
-        self.grid = self._inner.padded(pad)
-        self.affine, self.voxel_size = self.grid.affine, self.grid.voxel_size
         self.suffix = suffix_of(self._first.path)
         self._given_cache = cache
         self._decoder = Decoder(
@@ -186,6 +191,10 @@ class FileImages:
         if mask is not None:
             self._masks = Masks(mask, len(paths), self._inner, may_resample=resample)
         self._unit = self._find_unit(like)
+        self._adds_margin = pad == AUTO
+        self.pad = self._found_margin() if isinstance(pad, str) else pad
+        self.grid = self._inner.padded(self.pad)
+        self.affine, self.voxel_size = self.grid.affine, self.grid.voxel_size
         self.format = self._find_format(n_classes, like)
         if self._scale == "match" and like is None:
             found = average_quantiles(map(self._read_unscaled, range(len(self))))
@@ -223,7 +232,13 @@ class FileImages:
     def understood(self) -> str | None:
         """What files were taken for, in one line; None if they are taken as they are."""
         grids = describe_grids(list(chain.from_iterable(self._sources)), self._inner)
-        return "; ".join(filter(None, (self._understood_numbers, grids))) or None
+        margin = None
+        if self._adds_margin and self.pad:
+            margin = (
+                f"most show no background at their borders, and get a margin of {self.pad} missing "
+                "voxels for their alignment"
+            )
+        return "; ".join(filter(None, (self._understood_numbers, grids, margin))) or None
 
     @property
     def _understood_numbers(self) -> str | None:
@@ -409,6 +424,18 @@ class FileImages:
         raise ImageError(f"{self.name(n)} has no observed voxel: {why}")
 
     # ---- the format and the grid that all files share
+
+    def _found_margin(self) -> int:
+        """Return the margin that images need where poses take parts of them out of their box."""
+
+        def read(n: int) -> NDArray[np.floating]:
+            if not self._has_labels:
+                return self._read_unscaled(n)
+            labels = self._read_labels(n)
+            return np.where(labels == MISSING, np.nan, labels)
+
+        is_needed = are_crops(read, len(self))
+        return math.ceil(_MARGIN_SHARE * max(self._inner.space)) if is_needed else 0
 
     def _find_format(self, n_classes: int | None, like: ImageFormat | None) -> ImageFormat:
         last_axis = len(self._inner.space) + 1

@@ -8,6 +8,8 @@ offset of the intensities.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,7 @@ _FLAT = 0.15  # spread of the background, over its distance to the other class
 _BINS = 128
 _OUTERMOST = (0.5, 99.5)  # percentiles between which classes are told apart
 _MAD_TO_DEVIATION = 1.4826
+_MOST_LOOKED_AT = 16  # images of a collection
 
 
 def find_foreground(voxels: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -39,6 +42,24 @@ def find_foreground(voxels: NDArray[np.floating]) -> NDArray[np.float64]:
         if border.size <= _BARELY * counts.sum():
             return values
     return _without_air(values, border)
+
+
+def are_crops(read: Callable[[int], NDArray[np.floating]], n_images: int) -> bool:
+    """Return whether most images show no background: they were cut out of something larger.
+
+    Parameters
+    ----------
+    read : callable
+        Returns an image (C, *space), NaN where missing, given its number.
+    n_images : int
+        Of which some are looked at.
+    """
+    looked_at = range(0, n_images, -(-n_images // _MOST_LOOKED_AT))
+    return 2 * sum(_is_crop(read(n)) for n in looked_at) > len(looked_at)
+
+
+def _is_crop(voxels: NDArray[np.floating]) -> bool:
+    return find_foreground(voxels).size == int(np.isfinite(voxels).sum()) > 0
 
 
 def _on_border(shape: tuple[int, ...]) -> NDArray[np.bool_]:

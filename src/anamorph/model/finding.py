@@ -17,7 +17,7 @@ from anamorph.model.background import background_image
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.generator import Generator
 from anamorph.model.pose_search import Target, match_poses, search_levels
-from anamorph.model.pose_steps import PoseSearch, improve_poses
+from anamorph.model.pose_steps import improve_poses
 from anamorph.model.posing import PosedGenerator
 
 _FINEST_STEPS = 10
@@ -34,16 +34,6 @@ def find_poses(generator: Generator, images: Array) -> Float64Array:
     images : (N, C, *space)
         NaN where missing.
     """
-    best = _matched_poses(generator, images, search=True)
-    # The widest search is on the coarsest grid, where a crop may look like another place of the
-    # mean: an image that lies as its file says is also tried there.
-    near = _matched_poses(generator, images, search=False)
-    is_better = near.log_likelihood > best.log_likelihood
-    return np.where(is_better[:, None], near.poses, best.poses)
-
-
-def _matched_poses(generator: Generator, images: Array, *, search: bool) -> PoseSearch:
-    """Return poses that are found on ever finer grids, far away as well or only near 0."""
     settings, parameters = generator.settings, generator.parameters
     expected = settings.likelihood.expectation(parameters.mean[None])
     background = background_image(settings, parameters.known_background)
@@ -51,11 +41,11 @@ def _matched_poses(generator: Generator, images: Array, *, search: bool) -> Pose
     *coarse, finest = search_levels(settings)
     for number, frame in enumerate(coarse or [finest]):
         target = Target(block_means(expected, frame.factors)[0], background, frame)
-        poses = match_poses(settings, target, images, poses, search=search and number == 0)
+        poses = match_poses(settings, target, images, poses, search=number == 0)
     appearance = array_namespace(images).ascontiguousarray(
         np.broadcast_to(parameters.mean, images.shape)
     )
-    return improve_poses(generator, images, appearance, None, poses, n_steps=_FINEST_STEPS)
+    return improve_poses(generator, images, appearance, None, poses, n_steps=_FINEST_STEPS).poses
 
 
 def located(generator: Generator, images: Array) -> Generator:

@@ -104,6 +104,29 @@ def match_intensities(
     return search.result()
 
 
+def deviations(
+    images: Array, unresolved: Float64Array | None = None
+) -> tuple[Float64Array, Float64Array]:
+    """Return how many voxels of images (N, C, *space) are seen, and their s_f, (N, C) each."""
+    axes = tuple(range(2, images.ndim))
+    is_seen = ~np.isnan(images)
+    count = is_seen.sum(axis=axes).astype(np.float64)
+    seen, most = np.where(is_seen, images, np.float32(0)), np.maximum(count, 1)
+    mean = seen.sum(axis=axes, dtype=np.float64) / most
+    wide = (*mean.shape, *(1,) * len(axes))
+    centred = np.where(is_seen, images - mean.astype(np.float32).reshape(wide), np.float32(0))
+    spread = (centred * centred).sum(axis=axes, dtype=np.float64)
+    if unresolved is not None:
+        spread = spread + unresolved
+    return count, np.sqrt(np.maximum(spread / most, _least_variance(mean)))
+
+
+def _least_variance(mean: Float64Array) -> Float64Array:
+    """Return what the variance of an image is taken to be at least, given its mean."""
+    least: Float64Array = (_LEAST_DEVIATION * mean) ** 2 + _TINY
+    return least
+
+
 class _Search:
     """Offset and coefficients of each image and channel: exact without a field, then by Newton."""
 
@@ -134,7 +157,7 @@ class _Search:
         count = np.maximum(_sum(self._seen), 1)
         mean, expected = _sum(self._image) / count, _sum(self._expected) / count
         centred = (self._image - _as_images(mean, self._image)) * self._seen
-        least = count * ((_LEAST_DEVIATION * mean) ** 2 + _TINY)
+        least = count * _least_variance(mean)
         spread = _sum(centred * centred) + self._unresolved
         is_varied, spread = spread > least, np.maximum(spread, least)
         self._deviation = np.sqrt(spread / count)  # s_f
@@ -240,7 +263,8 @@ class _GainSums:
             gain = np.exp(log_gain)
             slope = precision * gain * (gain * spread - shared) - n + log_gain / _GAIN_DEVIATION**2
             curve = precision * gain**2 * spread + n + 1 / _GAIN_DEVIATION**2
-            step = (slope + self._slope_of_offset(gain)) / curve
+            of_offset, bend = self._slope_and_curvature_of_offset(gain)
+            step = (slope + of_offset) / (curve + bend)
             log_gain = log_gain - np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         return log_gain
 
@@ -251,16 +275,18 @@ class _GainSums:
         offset: Float64Array = weight * gain * missing / (weight * gain**2 + self.offset_weight)
         return offset
 
-    def _slope_of_offset(self, gain: Float64Array) -> Float64Array:
-        """Return the derivative by b of what the offset cannot make up for."""
+    def _slope_and_curvature_of_offset(self, gain: Float64Array) -> tuple[Float64Array, ...]:
+        """Return derivatives by b of what the offset cannot make up for.
+
+        The second is that of Gauss-Newton. Where an image varies little around a large mean, a
+        change of the gain is mostly a change of the mean, and this term is nearly all there is.
+        """
         weight = self.count * self.precision
+        both = weight * gain**2 + self.offset_weight
         missing = self.expected - gain * self.mean
-        bend = self.mean * self.offset_weight + weight * gain * self.expected
-        slope: Float64Array = (
-            -weight * self.offset_weight * missing * gain * bend
-            / (weight * gain**2 + self.offset_weight) ** 2
-        )  # fmt: skip
-        return slope
+        motion = gain * (self.mean * self.offset_weight + weight * gain * self.expected) / both
+        stiffness = weight * self.offset_weight / both
+        return -stiffness * missing * motion, stiffness * motion**2
 
 
 def _sum(images: Array) -> Float64Array:

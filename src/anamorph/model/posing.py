@@ -27,6 +27,7 @@ from anamorph.geometry.warps import differentiate, pull_batch, push_batch
 from anamorph.likelihoods.base import Derivatives
 from anamorph.model.generator import Generator
 from anamorph.model.guesses import Guesses
+from anamorph.model.intensity import deviations
 from anamorph.model.parameters import Parameters
 from anamorph.model.settings import Settings
 from anamorph.model.tangents import Tangents
@@ -175,8 +176,24 @@ class PosedGenerator(Generator):
         level = array_namespace(images).ascontiguousarray(level)
         precision = self.parameters.known_background[1]
         values = self.settings.likelihood.log_likelihood(level, rest, precision)
+        if self.settings.matches_intensities:
+            values = values + self._in_units_of_all(images, outside)
         both: Float64Array = prior + self.settings.decimation * values
         return both
+
+    def _in_units_of_all(self, images: Array, outside: BoolArray) -> Float64Array:
+        """Return what puts densities of all voxels in one unit, wherever the pose puts them, (N,).
+
+        That of voxels inside is the deviation of these (`model.intensity`), which an image could
+        make smaller by leaving, and voxels outside have none. It becomes that of all voxels.
+        """
+        n_inside, inside = deviations(
+            np.where(outside, np.float32(np.nan), images), self.unresolved
+        )
+        n_outside = (outside & ~np.isnan(images)).sum(axis=tuple(range(2, images.ndim)))
+        log_all = np.log(deviations(images, self.unresolved)[1])
+        units: Float64Array = n_outside * log_all + n_inside * (log_all - np.log(inside))
+        return units.sum(axis=1)
 
     def _background(self, like: Array) -> Array:
         """Return the appearance of the background, (C, 1, ...)."""

@@ -74,7 +74,7 @@ def fit(
     settings: ModelSettings,
     checkpoint: options.Checkpoint = None,
     given: ImageArguments,
-    pad: options.Pad = 0,
+    pad: options.Pad = None,
     reference: options.Reference = None,
     force: options.Force = False,
     messages: Messages,

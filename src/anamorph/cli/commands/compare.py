@@ -60,7 +60,7 @@ def compare(
     settings: ModelSettings,
     force: options.Force = False,
     given: ImageArguments,
-    pad: options.Pad = 0,
+    pad: options.Pad = None,
     reference: options.Reference = None,
     messages: Messages,
 ) -> None:

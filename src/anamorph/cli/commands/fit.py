@@ -49,7 +49,7 @@ def fit(
     settings: ModelSettings,
     checkpoint: options.Checkpoint = None,
     given: ImageArguments,
-    pad: options.Pad = 0,
+    pad: options.Pad = None,
     reference: options.Reference = None,
     holdout: options.Holdout = 0.0,
     force: options.Force = False,
@@ -78,7 +78,7 @@ def fit_files(
     checkpoint: Path | None,
     reference: Path | None,
     *,
-    pad: int,
+    pad: int | None,
     force: bool,
     holdout: float = 0.0,
 ) -> None:
@@ -194,7 +194,7 @@ def _identify(
     arguments: dict[str, Any],
     found: ImageList,
     output: Path,
-    pad: int,
+    pad: int | None,
     reference: Path | None,
     held_out: list[str],
 ) -> str:

@@ -60,7 +60,7 @@ def simulate(
     tissues: options.Tissues = False,
     participants: options.ParticipantsTable = None,
     resample: options.Resample = False,
-    pad: options.Pad = 0,
+    pad: options.Pad = None,
     cache: options.CacheFolder = None,
     force: options.Force = False,
     quiet: options.Quiet = False,

@@ -76,7 +76,7 @@ def start(
         ),
     ] = None,
     resample: options.Resample = False,
-    pad: options.Pad = 0,
+    pad: options.PadOfSite = 0,
     channel_axis: options.ChannelAxis = None,
     cache: options.CacheFolder = None,
     threads: options.Threads = None,

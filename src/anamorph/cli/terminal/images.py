@@ -148,7 +148,7 @@ class ImageArguments:
         self,
         model: ShapeAppearanceModel,
         images: ImageList,
-        pad: int,
+        pad: int | None,
         reference: Path | None = None,
     ) -> FileImages:
         """Return images to fit a model to.
@@ -158,23 +158,25 @@ class ImageArguments:
         model : ShapeAppearanceModel
             Not fitted yet.
         images : ImageList
-        pad : int
-            Margin, in voxels.
+        pad : int or None
+            Margin, in voxels; None: what images need to be aligned, if the model aligns them.
         reference : Path, optional
             File whose grid all images are brought onto; by default they have or find their own.
         """
-        from anamorph.images.files import FileImages
+        from anamorph.geometry.pose import NONE
+        from anamorph.images.files import AUTO, FileImages
         from anamorph.likelihoods import LIKELIHOODS
         from anamorph.model.checks import check_choice
 
         # Before the fit checks it, since it decides how files are read.
         check_choice("likelihood", model.likelihood, tuple(LIKELIHOODS))
+        found = 0 if model.align == NONE else AUTO
         return FileImages(
             images.for_reader,
             model.likelihood,
             model.channel_axis,
             resample=True if reference is not None else self.resample,
-            pad=pad,
+            pad=found if pad is None else pad,
             onto=None if reference is None else _checked_reference(reference),
             cache=self.cache,
             scale=model.scale,

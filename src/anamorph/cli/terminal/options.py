@@ -233,16 +233,22 @@ OnInputGrid = Annotated[
         "--on-input-grid",
     ),
 ]
+_MARGIN = (
+    "Add a missing margin of N voxels, so that what leaves the image on one side does not come "
+    "back on the other."
+)
 Pad = Annotated[
-    int,
+    int | None,
     typer.Option(
         min=0,
         metavar="N",
         rich_help_panel=IMAGES,
-        help="Add a missing margin of N voxels, so that what leaves the image on one side does "
-        "not come back on the other.",
+        show_default="0; with --align a tenth of the longest axis, if images show no background",
+        help=_MARGIN,
     ),
 ]
+#: All sites of a federation must have the same.
+PadOfSite = Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=IMAGES, help=_MARGIN)]
 CacheFolder = Annotated[
     Path | None,
     _option(
