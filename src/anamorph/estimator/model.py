@@ -117,7 +117,7 @@ class ShapeAppearanceModel(TemplateMethods):
         Number of EM iterations.
     levels : int or "auto"
         Number of grids. With more than one, the fit starts on a coarse grid, and does only the
-        last 15 % of its iterations (with poses 25 %, in 3D 35 %) on that of the images, which
+        last tenth of its iterations (with poses 25 %, in 3D 35 %) on that of the images, which
         saves more than half of the time of 20 iterations. Gradients of shape are exact then, and
         not those of the paper. "auto" takes up to three. 1 by default, as in the paper.
     tol : float, optional

@@ -38,8 +38,8 @@ _MOST_AUTOMATIC_LEVELS = 3
 # gradients an iteration takes up to twice the time of one on that grid alone, and there are fewer.
 # With poses one grid has such gradients, too. By number of axes: coarse volumes cost next to
 # nothing, and more of the time is left for the finest grid.
-_FINEST_SHARE, _FINEST_SHARE_WITH_POSES = 0.15, {2: 0.25, 3: 0.35}
-_FEWEST_ON_FINEST = 3
+_FINEST_SHARE, _FINEST_SHARE_WITH_POSES = 0.1, {2: 0.25, 3: 0.35}
+_FEWEST_ON_FINEST = 2
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Level:
 def plan_levels(settings: Settings, levels: int | str, n_iter: int) -> tuple[Level, ...]:
     """Return the grids of a fit, coarsest first, and when it leaves each.
 
-    The finest gets 15 % of the iterations (with poses 25 %, in 3D 35 %), at least three, and
+    The finest gets a tenth of the iterations (with poses 25 %, in 3D 35 %), at least two, and
     coarser ones equal parts of the others.
 
     Parameters
