@@ -277,7 +277,8 @@ def encode(
             descent.visit(nothing)
         descent.visit(regressed_latents(generator, seen))
     else:
-        descent = Descent(generator, images, start, approximate=is_refined)
+        # Where shooting cannot hold what a start says, the mean image is what is visited next.
+        descent = Descent(generator, images, np.zeros_like(start), approximate=is_refined)
         descent.visit(start)
     descent.take_steps(max_shootings, tolerance)
     if is_refined:

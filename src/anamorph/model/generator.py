@@ -21,7 +21,7 @@ from anamorph.arrays.devices import (
     kernels_for,
     to_host,
 )
-from anamorph.arrays.typing import Array, Float64Array, IntArray
+from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.geometry import shoot, shoot_both
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
 from anamorph.geometry.unfolding import shoot_unfolded
@@ -279,7 +279,19 @@ class Generator:
         values = self.settings.likelihood.log_likelihood(
             warped, images, self.parameters.noise_precision
         )
-        return self.settings.decimation * (values + density)
+        return self.settings.decimation * self.held(values + density, displacement)
+
+    def held(self, values: Float64Array, displacement: Array | None) -> Float64Array:
+        """Return log-likelihoods (N,), minus infinity where shooting has lost what it carries.
+
+        Latents of hundreds of standard deviations take voxels farther than the whole box, and soon
+        1e30 times as far. What is found there depends on the last digit of a velocity, and may look
+        better than the mean image: it must be no place to be.
+        """
+        if displacement is None:
+            return values
+        farthest = abs(displacement).max(axis=tuple(range(1, displacement.ndim)))
+        return np.where(farthest <= max(self.settings.space), values, -np.inf)
 
     def derivatives(
         self, appearance: Array, displacement: Array | None, images: Array
@@ -299,7 +311,7 @@ class Generator:
         warped = self.settings.likelihood.derivatives(
             expected, images, self.parameters.noise_precision
         )
-        values = warped.log_likelihood + density
+        values = self.held(warped.log_likelihood + density, displacement)
         warped = Derivatives(values, warped.gradient, warped.hessian)
         factor = self.settings.decimation
         if factor == 1:
@@ -593,3 +605,9 @@ def _flat(images: Array) -> Array:
 def slack(value: Number) -> Number:
     """Return by how much a quantity may fall for no other reason than rounding."""
     return _ROUNDING * abs(value)
+
+
+def is_no_worse(after: Float64Array, before: Float64Array) -> BoolArray:
+    """Tell where values are finite, and below those of before by no more than rounding."""
+    result: BoolArray = np.isfinite(after) & (after >= before - slack(after))
+    return result
