@@ -323,7 +323,7 @@ def test_latents_end_up_centred_and_orthogonal_within_their_blocks(layout):
 @every_likelihood
 @every_layout
 def test_three_cohorts_fit_as_one(likelihood, layout):
-    """Two iterations: later, what to halve may hang on the last digits that processors differ in."""
+    """Two iterations: later ones may halve a step or not by digits that processors differ in."""
     settings, _, _, images = simulated.random_problem(likelihood, layout, n_images=13)
     whole = Cohort(simulated.Stack(images), settings, range(13))
     parts = [
