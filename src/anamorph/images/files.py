@@ -22,15 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import check_contrast, normalise
-from anamorph.images.cache import Cache
-from anamorph.images.common_grid import (
-    check_place,
-    describe_grids,
-    grid_for_all,
-    grids_must_match,
-)
-from anamorph.images.decoding import Decoder
+from anamorph.images.arrays import normalise
+from anamorph.images.cache import Cache, Decoder
 from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
     MOST_REMARKS,
@@ -44,10 +37,16 @@ from anamorph.images.facts import (
     remark_on_missing,
     usual_intensity,
 )
-from anamorph.images.file_checks import check_channels, check_values, grouped
 from anamorph.images.foreground import are_crops
 from anamorph.images.format import BY_CONTENT, ImageFormat
-from anamorph.images.grid import Grid, slices_inside
+from anamorph.images.grid import (
+    Grid,
+    check_place,
+    describe_grids,
+    grid_for_all,
+    grids_must_match,
+    slices_inside,
+)
 from anamorph.images.intensity import Scaling, checked_scale, find_scaling
 from anamorph.images.labels import MISSING, format_labels, one_hot
 from anamorph.images.masks import Masks
@@ -55,14 +54,19 @@ from anamorph.images.quantiles import QuantileMap, average_quantiles
 from anamorph.images.readers import identities_of, open_image, suffix_of
 from anamorph.images.readers.source import Source
 from anamorph.images.rules import (
+    check_channels,
+    check_contrast,
+    check_one_unit,
     check_scaling,
+    check_values,
     compares_intensities,
     divisor_of,
+    find_unit_of_files,
     found_classes,
+    grouped,
     is_unbounded,
     missing_value_of,
 )
-from anamorph.images.units import check_one_unit, find_unit_of_files
 from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
 
 AnyPath = str | os.PathLike[str]
