@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from anamorph.arrays.typing import BoolArray, Float32Array, Float64Array, IntArray
-from anamorph.geometry.unfolding import MORE_STEPS, count_folds
+from anamorph.geometry.shooting import MORE_STEPS, count_folds
 from anamorph.images.collection import ImageCollection
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.finding import located_at, with_poses

@@ -24,7 +24,7 @@ from anamorph.arrays.devices import (
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.geometry import shoot, shoot_both
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
-from anamorph.geometry.unfolding import shoot_unfolded
+from anamorph.geometry.shooting import shoot_unfolded
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
 from anamorph.latents import draw_latents
 from anamorph.likelihoods.base import Derivatives
