@@ -39,7 +39,7 @@ from anamorph.model.progress import NotebookBar, is_notebook
 from anamorph.model.scaled_penalties import scaled_penalties
 from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile, stored_level
-from anamorph.storage.locks import locked
+from anamorph.storage.commit import locked
 from anamorph.storage.modelfile import Origin, read_model
 
 logger = logging.getLogger("anamorph")

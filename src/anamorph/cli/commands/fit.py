@@ -19,11 +19,10 @@ from anamorph.cli.terminal import options
 from anamorph.cli.terminal.derivatives import tables_beside, write_tables_beside
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
-from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
+from anamorph.cli.terminal.messages import FitDisplay, Messages, counted, tell
 from anamorph.cli.terminal.places import check_checkpoint, check_free, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 from anamorph.cli.terminal.signals import INTERRUPTED
-from anamorph.cli.terminal.streams import tell
 from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
