@@ -279,19 +279,7 @@ class Generator:
         values = self.settings.likelihood.log_likelihood(
             warped, images, self.parameters.noise_precision
         )
-        return self.settings.decimation * self.held(values + density, displacement)
-
-    def held(self, values: Float64Array, displacement: Array | None) -> Float64Array:
-        """Return log-likelihoods (N,), minus infinity where shooting has lost what it carries.
-
-        Latents of hundreds of standard deviations take voxels farther than the whole box, and soon
-        1e30 times as far. What is found there depends on the last digit of a velocity, and may look
-        better than the mean image: it must be no place to be.
-        """
-        if displacement is None:
-            return values
-        farthest = abs(displacement).max(axis=tuple(range(1, displacement.ndim)))
-        return np.where(farthest <= max(self.settings.space), values, -np.inf)
+        return self.settings.decimation * (values + density)
 
     def derivatives(
         self, appearance: Array, displacement: Array | None, images: Array
@@ -311,7 +299,7 @@ class Generator:
         warped = self.settings.likelihood.derivatives(
             expected, images, self.parameters.noise_precision
         )
-        values = self.held(warped.log_likelihood + density, displacement)
+        values = warped.log_likelihood + density
         warped = Derivatives(values, warped.gradient, warped.hessian)
         factor = self.settings.decimation
         if factor == 1:
@@ -605,6 +593,26 @@ def _flat(images: Array) -> Array:
 def slack(value: Number) -> Number:
     """Return by how much a quantity may fall for no other reason than rounding."""
     return _ROUNDING * abs(value)
+
+
+def where_held(values: Float64Array, displacement: Array | None) -> Float64Array:
+    """Return values of images (N,), minus infinity where shooting has lost what it carries.
+
+    Latents of hundreds of standard deviations take voxels farther than the whole box, and soon
+    1e30 times as far. What is found there depends on the last digit of a velocity, and may look
+    better than the mean image: it must be no place to be.
+
+    Parameters
+    ----------
+    values : (N,)
+    displacement : (N, d, *space) or None
+        That of psi; None if nothing moves.
+    """
+    if displacement is None:
+        return values
+    farthest = abs(displacement).max(axis=tuple(range(1, displacement.ndim)))
+    held: Float64Array = np.where(farthest <= max(displacement.shape[2:]), values, -np.inf)
+    return held
 
 
 def is_no_worse(after: Float64Array, before: Float64Array) -> BoolArray:
