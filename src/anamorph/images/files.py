@@ -206,6 +206,7 @@ class FileImages:
 
     #: Typical intensity of the images, known once they were checked for a fit.
     typical: float | None = None
+    _checked_as: tuple[bool, float | None] | None = None  # what they were checked for last
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -291,7 +292,8 @@ class FileImages:
     def check(self, *, for_fit: bool, usual: float | None = None) -> None:
         """Read every image once, and raise an ImageError if one cannot be used.
 
-        What is remarkable but can be used is logged, in four lines at most.
+        What is remarkable but can be used is logged, in four lines at most. Images that were
+        checked for the same, and some of them, are not read again.
 
         Parameters
         ----------
@@ -302,7 +304,9 @@ class FileImages:
             Typical intensity of the images of a model, which these should have about; by default
             they are not compared with any.
         """
-        self.compare(self.find_facts(for_fit=for_fit), for_fit=for_fit, usual=usual)
+        if self._checked_as != (for_fit, usual):
+            self.compare(self.find_facts(for_fit=for_fit), for_fit=for_fit, usual=usual)
+            self._checked_as = for_fit, usual
 
     def find_facts(self, *, for_fit: bool) -> list[ImageFacts]:
         """Read every image once, raise an ImageError if one cannot be used, and return facts.
