@@ -18,10 +18,10 @@ import scipy.fft
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from anamorph.geometry.operators import apply_symbol
-from anamorph.geometry.penalties import (
+from anamorph.geometry.operators import (
     VELOCITY_WEIGHTS,
     angular_frequencies,
+    apply_symbol,
     field_symbol,
     inverse_symbol,
     packed_pairs,

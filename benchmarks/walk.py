@@ -5,7 +5,7 @@ python -m benchmarks.walk
 Fits a model to a few tiny NIfTI files, writes the report on it, and lists every file whose
 functions are called on the way. A star marks files that voxels pass: a function in them takes or
 returns an array with as many numbers as an image has voxels. Both commands run once before, which
-leaves out imports and compilation.
+leaves out imports and compilation. A test compares what it prints with `docs/how-it-works.md`.
 """
 
 from __future__ import annotations
@@ -33,29 +33,36 @@ N_IMAGES, SPACE = 6, (12, 14, 13)
 
 def main() -> None:
     """Print the files in the order in which they are first entered, and their number."""
+    print(describe_walks())
+
+
+def describe_walks() -> str:
+    """Return in words which files a fit enters, and which others its report."""
     with tempfile.TemporaryDirectory() as folder:
         images = write_images(Path(folder))
         model, report = f"{folder}/model.safetensors", f"{folder}/report.html"
         commands = [
-            ["fit", *images, "-o", model, "-k", "2", "--iterations", "2", "--force", "--quiet"],
-            ["report", model, *images, "-o", report, "--force", "--quiet"],
+            ["fit", *images, "-o", model, "-k", "2", "--iterations", "2"],
+            ["report", model, *images, "-o", report],
         ]
+        commands = [[*command, "--threads", "1", "--force", "--quiet"] for command in commands]
         for command in commands:
             run(command)
         walks = [walk(command) for command in commands]
     seen: dict[str, bool] = {}
+    lines = []
     for command, files in zip(commands, walks, strict=True):
-        print(f"anamorph {command[0]} enters {describe_number(files)}")
-        print_files({file: files[file] for file in files if file not in seen})
+        lines.append(f"anamorph {command[0]} enters {describe_number(files)}")
+        lines.append(list_files({file: files[file] for file in files if file not in seen}))
         for file, has_voxels in files.items():
             seen[file] = seen.get(file, False) or has_voxels
-    print(f"together {describe_number(seen)}")
+    return "\n".join([*lines, f"together {describe_number(seen)}"])
 
 
-def print_files(files: dict[str, bool]) -> None:
-    """Print files in several to a line, with a star behind those that voxels pass."""
+def list_files(files: dict[str, bool]) -> str:
+    """Return lines of files, with a star behind those that voxels pass."""
     marked = [f"{file}{'*' * has_voxels}" for file, has_voxels in files.items()]
-    print(textwrap.fill("  ".join(marked), 98, initial_indent="  ", subsequent_indent="  "))
+    return textwrap.fill("  ".join(marked), 98, initial_indent="  ", subsequent_indent="  ")
 
 
 def describe_number(files: dict[str, bool]) -> str:

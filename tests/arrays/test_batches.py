@@ -1,13 +1,22 @@
-"""The planner: every image once, in order, and never more at a time than the budget allows."""
+"""The planner: every image once, in order, and never more at a time than the budget allows.
 
+Too little memory for a fit is one line that says what to reduce.
+"""
+
+import logging
 import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anamorph import ShapeAppearanceModel
+from anamorph.arrays import batches
 from anamorph.arrays.batches import BatchPlanner, split_evenly
+from anamorph.kernels.errors import DeviceError
 from anamorph.kernels.threads import use_threads
+from tests.cli.conftest import blobs
+from tests.conftest import one_line
 
 sizes = st.integers(1, 10**4)
 
@@ -73,3 +82,43 @@ def test_without_images_there_is_nothing_to_do():
     planner = BatchPlanner(1000, 10**6)
     assert planner.batches(0) == []
     assert planner.run(lambda part: part, 0) == []
+
+
+# ---- room for a fit
+
+
+def model(**changes):
+    return ShapeAppearanceModel(3, **{"n_iter": 1, "n_threads": 1} | changes)
+
+
+def test_what_is_free_is_known_on_linux():
+    free = batches.available_bytes()
+    assert free is None or 2**20 < free < 2**50
+
+
+def test_too_little_memory_is_told_before_the_fit(monkeypatch):
+    monkeypatch.setattr(batches, "available_bytes", lambda: 2**18)
+    with pytest.raises(DeviceError, match=r"needs 0.00 GiB of memory.*lower n_components") as error:
+        model().fit(blobs(8, (32, 32)))
+    one_line(error)
+
+
+def test_a_budget_that_is_too_large_is_told(monkeypatch, caplog):
+    monkeypatch.setattr(batches, "available_bytes", lambda: 2**21)
+    with caplog.at_level(logging.WARNING):
+        model().fit(blobs(20, (32, 32)))
+    assert "set memory_budget (--memory) to at most 1 MB" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        model(memory_budget=10**5).fit(blobs(20, (32, 32)))
+    assert "memory" not in caplog.text
+
+
+def test_what_a_container_may_use_is_a_limit(monkeypatch, tmp_path):
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("700000\n")
+    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 200000\n")
+    monkeypatch.setattr(batches, "_GROUP", tmp_path)
+    assert batches.available_bytes() == 500000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert batches.available_bytes() != 500000

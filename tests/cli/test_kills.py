@@ -51,12 +51,12 @@ def test_an_output_that_cannot_be_is_told_before_the_images_are_read(anamorph, p
 def test_an_unwritable_folder_is_told_before_the_images_are_read(
     anamorph, pictures, tmp_path, monkeypatch
 ):
-    from anamorph.storage import locks
+    from anamorph.storage import commit
 
     def refuse(*arguments):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(locks.os, "open", refuse)
+    monkeypatch.setattr(commit.os, "open", refuse)
     result = anamorph("fit", pictures, "-o", tmp_path / "model.safetensors", *QUICK)
     assert "Read-only file system" in result.error
     assert "Reading" not in result.stdout

@@ -13,7 +13,7 @@ from anamorph.arrays.devices import chosen_device, to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.compare import hide_boxes, score_hidden
 from anamorph.fitting.placement import plan_fit_on_gpu
-from anamorph.geometry.unfolding import count_folds
+from anamorph.geometry.shooting import count_folds
 from anamorph.kernels.errors import DeviceError
 from anamorph.model.generator import Generator
 from tests import simulated

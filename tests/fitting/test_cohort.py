@@ -343,13 +343,15 @@ def answers_of(problem, order, bounds, **options):
     return total
 
 
-def assert_same_answers(answers, expected, tolerance=2e-5):
+def assert_same_answers(answers, expected, likelihood):
     """Compare to what float32 gives.
 
-    Displacements shot alone or together differ by 5e-7 voxels, and so do warped images; gaussian
-    residuals are a twentieth of the images, so that gradients differ by some 1e-5; exponentials
-    make it up to 1e-4 for counts.
+    Displacements shot alone or together differ by 5e-7 voxels, where warps are large by 1e-5: the
+    transforms of small planes are products of matrices, whose last digits depend on their sizes
+    and on the processor. So do warped images; gaussian residuals are a twentieth of the images, so
+    that gradients differ by some 1e-5; exponentials make it up to 1e-4 for counts.
     """
+    tolerance = 1e-4 if likelihood == "poisson" else 2e-5
     assert answers.keys() == expected.keys()
     for name, answer in expected.items():
         assert answers[name].n_images == answer.n_images
@@ -384,7 +386,7 @@ PROBLEMS = {name: simulated.random_problem(name, n_images=N_PRIME) for name in L
 def test_answers_add_up_over_any_split_and_order(likelihood, order, bounds):
     problem = PROBLEMS[likelihood]
     expected = answers_of(problem, range(N_PRIME), [])
-    assert_same_answers(answers_of(problem, order, bounds), expected)
+    assert_same_answers(answers_of(problem, order, bounds), expected, likelihood)
 
 
 @every_likelihood
@@ -393,7 +395,7 @@ def test_answers_do_not_depend_on_the_memory_budget(likelihood, memory_budget):
     problem = PROBLEMS[likelihood]
     expected = answers_of(problem, range(N_PRIME), [])
     answers = answers_of(problem, range(N_PRIME), [], memory_budget=memory_budget)
-    assert_same_answers(answers, expected, 1e-4 if likelihood == "poisson" else 2e-5)
+    assert_same_answers(answers, expected, likelihood)
 
 
 @every_likelihood
@@ -403,7 +405,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(likelihood, n_threads):
     expected = answers_of(problem, range(N_PRIME), [])
     with use_threads(n_threads):
         answers = answers_of(problem, range(N_PRIME), [])
-    assert_same_answers(answers, expected, 1e-4 if likelihood == "poisson" else 2e-5)
+    assert_same_answers(answers, expected, likelihood)
 
 
 def test_kept_displacements_are_not_used_for_other_latents_or_bases():

@@ -323,14 +323,15 @@ def test_latents_end_up_centred_and_orthogonal_within_their_blocks(layout):
 @every_likelihood
 @every_layout
 def test_three_cohorts_fit_as_one(likelihood, layout):
+    """Two iterations: later ones may halve a step or not by digits that processors differ in."""
     settings, _, _, images = simulated.random_problem(likelihood, layout, n_images=13)
     whole = Cohort(simulated.Stack(images), settings, range(13))
     parts = [
         Cohort(simulated.Stack(images[some]), settings, [int(n) for n in some])
         for some in np.split(np.arange(13), [2, 9])
     ]
-    one = run(LocalSites([whole]), settings, 5)[-1]
-    three = run(LocalSites(parts), settings, 5)[-1]
+    one = run(LocalSites([whole]), settings, 2)[-1]
+    three = run(LocalSites(parts), settings, 2)[-1]
     # relative to the largest: on its way up the objective may pass zero
     assert relative_error(np.array(three.objective), np.array(one.objective)) < 1e-5
     assert relative_error(three.parameters.mean, one.parameters.mean) < 1e-5

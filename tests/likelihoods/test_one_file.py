@@ -21,7 +21,7 @@ TOY = '''
 import numpy as np
 
 from anamorph.kernels.compile import formula
-from anamorph.likelihoods.independent import IndependentChannels
+from anamorph.likelihoods.base import IndependentChannels
 
 _TWO = np.float32(2)
 

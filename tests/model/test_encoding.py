@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from anamorph.geometry.adjoint import RecordedPath
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model import generator as generator_module
-from anamorph.model.descent import Descent
+from anamorph.model.descent import Descent, Trial
 from anamorph.model.encoding import best_guesses, encode, improve, propose
 from anamorph.model.generator import Generator
 from tests import simulated
@@ -448,6 +448,30 @@ def test_images_far_too_bright_are_encoded(factor):
     encoded = encode(Generator(settings, parameters), factor * images, with_covariance=True)
     assert np.isfinite(encoded.latents).all()
     assert np.isfinite(encoded.log_evidence).all()
+
+
+@every_likelihood
+@pytest.mark.parametrize("distance", [1e3, 1e6, 1e20])
+def test_starts_that_shooting_cannot_hold_are_left_for_the_mean(likelihood, distance):
+    settings, parameters, _, images = simulated.random_problem(likelihood)
+    generator = Generator(settings, parameters)
+    wild = np.full((len(images), settings.layout.n_latents), distance)
+    with np.errstate(over="ignore", invalid="ignore"):
+        lost = Trial(generator, images, wild)
+        found = encode(generator, images, start=wild, with_covariance=True)
+    assert np.all(lost.value == -np.inf)
+    expected = encode(generator, images, start=np.zeros_like(wild), with_covariance=True)
+    assert np.allclose(found.latents, expected.latents, rtol=0, atol=1e-3)
+    assert np.allclose(found.log_evidence, expected.log_evidence, rtol=1e-5)
+
+
+def test_an_image_stays_where_shooting_can_hold_its_warp():
+    """Voxels that are taken round and round the box may look better than the mean: by chance."""
+    settings, parameters, _, images = simulated.random_problem("gaussian")
+    generator = Generator(settings, parameters)
+    encoded = encode(generator, 1000 * images)
+    farthest = np.abs(generator.displacement(encoded.latents)).max()
+    assert farthest <= max(settings.space)
 
 
 @every_likelihood

@@ -8,7 +8,7 @@ import pytest
 
 from anamorph import ShapeAppearanceModel
 from anamorph.geometry import jacobian_determinant
-from anamorph.geometry.unfolding import count_folds
+from anamorph.geometry.shooting import count_folds
 from anamorph.images.arrays import ArrayImages
 from anamorph.model import folding
 from anamorph.model.encoding import Encoded

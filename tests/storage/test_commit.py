@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from anamorph.storage.commit import Outputs
+from anamorph.storage.commit import Lock, Outputs, locked
 from anamorph.storage.errors import WriteError
-from anamorph.storage.locks import Lock, locked
 from anamorph.storage.replace import replacing
 
 CALLS = ("open", "write", "fsync", "ftruncate", "replace", "unlink", "chmod")
@@ -156,7 +155,7 @@ def test_two_processes_do_not_write_the_same_files(tmp_path):
     with Outputs([tmp_path / "model", path], path):
         with pytest.raises(WriteError, match="is being written by another fit"):
             Lock(path)
-        code = "import sys; from pathlib import Path; from anamorph.storage.locks import Lock\n"
+        code = "import sys; from pathlib import Path; from anamorph.storage.commit import Lock\n"
         code += "Lock(Path(sys.argv[1]))"
         other = subprocess.run(
             [sys.executable, "-c", code, path], capture_output=True, text=True, check=False

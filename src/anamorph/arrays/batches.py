@@ -2,18 +2,24 @@
 
 Fitting, encoding and drawing ask it, on the processor and on the GPU. It knows no model: whoever
 asks says what the work on one image takes, in bytes. A *batch* is worked on as a whole before the
-next one begins; its *parts* are shared among threads. A GPU takes a batch in one part.
+next one begins; its *parts* are shared among threads. A GPU takes a batch in one part. Whether a
+fit has room at all is planned here as well.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from anamorph.arrays.devices import find_gpu, free_bytes
 from anamorph.kernels.errors import DeviceError
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
+
+logger = logging.getLogger("anamorph")
 
 Result = TypeVar("Result")
 
@@ -26,6 +32,16 @@ _MOST_BYTES_ON_GPU = 2**33  # more does not make it faster
 _USABLE_SHARE = 0.85
 _SOLVER_BYTES = 3 * 2**30
 _GIBIBYTE = 2**30
+_GROUP = Path("/sys/fs/cgroup")  # what a container may use: versions 2 and 1
+_GROUP_FILES = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
+)
 
 
 def split_evenly(whole: slice, most: int) -> list[slice]:
@@ -169,3 +185,70 @@ def usable_gpu_bytes(budget: int | None = None) -> int:
     find_gpu()
     usable = int(_USABLE_SHARE * free_bytes())
     return usable if budget is None else min(usable, budget)
+
+
+def available_bytes() -> int | None:
+    """Return how many bytes this process may still use, swap included; None where unknown."""
+    known = [found for found in (_available_of_system(), *_available_of_group()) if found]
+    return min(known) if known else None
+
+
+def plan_memory(parameter_bytes: int, sum_bytes: int, image_bytes: int, budget: int) -> None:
+    """Raise a DeviceError if a fit needs more memory than there is, and warn if it may.
+
+    Parameters
+    ----------
+    parameter_bytes : int
+        Of mean and bases.
+    sum_bytes : int
+        Of the largest sums for all columns of a basis, in float64.
+    image_bytes : int
+        What the work on one image takes.
+    budget : int
+        For images that are worked on at a time, and what is kept of them.
+    """
+    usable = available_bytes()
+    if usable is None:
+        return
+    # Old and new parameters, their momenta and the step between them; sums in float64, and again
+    # while they are solved with.
+    model = 5 * parameter_bytes + 2 * sum_bytes
+    if model + image_bytes > usable:
+        raise DeviceError(
+            f"the fit needs {(model + image_bytes) / _GIBIBYTE:.2f} GiB of memory, and "
+            f"{usable / _GIBIBYTE:.2f} GiB are free: lower n_components, use coarser images, or a "
+            "machine with more memory"
+        )
+    if model + max(image_bytes, budget) > usable:
+        left = max(image_bytes, int(0.8 * (usable - model)))
+        logger.warning(
+            "The fit may use %.2f GiB of memory, and %.2f GiB are free: set memory_budget "
+            "(--memory) to at most %d MB",
+            *((model + budget) / _GIBIBYTE, usable / _GIBIBYTE, max(1, left // 10**6)),
+        )
+
+
+def _available_of_system() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        facts = {name: int(rest.split()[0]) for name, _, rest in (s.partition(":") for s in lines)}
+        return 1024 * (facts["MemAvailable"] + facts.get("SwapFree", 0))
+    except (OSError, LookupError, ValueError):
+        pass
+    try:  # not Linux: what is there at all
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _available_of_group() -> list[int]:
+    found = []
+    for limit, usage, stat, name in _GROUP_FILES:
+        try:
+            most, used = (int((_GROUP / file).read_text()) for file in (limit, usage))
+            lines = (_GROUP / stat).read_text().splitlines()
+            cached = next(int(line.split()[1]) for line in lines if line.split()[0] == name)
+        except (OSError, ValueError, StopIteration, IndexError):  # "max" is no limit
+            continue
+        found.append(max(1, most - used + cached))
+    return found

@@ -221,7 +221,7 @@ def score_hidden(
     def score(generator: Generator, part: slice) -> tuple[Float64Array, Float64Array, IntArray]:
         likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
         observed = generator.own(images.read(part))
-        here = located(generator, observed)
+        here = located(generator, observed) if generator.settings.has_poses else generator
         expected, _ = expect_images(here, find_posterior(here, observed, exact_curvature=False))
         truth = generator.own(images.read_hidden(part))
         errors = np.square(expected.astype(np.float64) - truth)

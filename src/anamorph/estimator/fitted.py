@@ -94,7 +94,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def best_iteration_(self) -> int | None:
         """The iteration, from 1, at which that is best; None without held-out images."""
-        return best_iteration(self.validation_)
+        return best_iteration(self.validation_) if self.validation_ else None
 
     @property
     def effective_voxels_(self) -> float | None:

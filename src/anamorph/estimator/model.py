@@ -18,11 +18,12 @@ from anamorph.arrays.typing import Float64Array
 from anamorph.estimator.fitted import refuse_foreign
 from anamorph.estimator.template import TemplateMethods
 from anamorph.fitting.alignment import remark_on_places
+from anamorph.fitting.em import Fit
 from anamorph.fitting.errors import FitError
 from anamorph.fitting.guard import suspected_cause
 from anamorph.fitting.placement import place_cohort
-from anamorph.fitting.pyramid import plan_levels, run_levels
-from anamorph.fitting.run import Checkpoints, Progress, duration, told
+from anamorph.fitting.pyramid import Level, plan_levels, run_levels
+from anamorph.fitting.run import Checkpoints, Ending, Progress, duration, run_fit, told
 from anamorph.fitting.sites import LocalSites, OwnSites
 from anamorph.fitting.state import State
 from anamorph.fitting.validation import Validation
@@ -38,7 +39,7 @@ from anamorph.model.progress import NotebookBar, is_notebook
 from anamorph.model.scaled_penalties import scaled_penalties
 from anamorph.model.settings import Settings, checked_start, completed_settings
 from anamorph.storage.checkpoint import CheckpointFile, stored_level
-from anamorph.storage.locks import locked
+from anamorph.storage.commit import locked
 from anamorph.storage.modelfile import Origin, read_model
 
 logger = logging.getLogger("anamorph")
@@ -398,26 +399,41 @@ class ShapeAppearanceModel(TemplateMethods):
         watch = None
         if validation is not None:
             watch = Validation(self._open_like(images, validation), settings, self.machine)
-        levels = plan_levels(settings, arguments["levels"], arguments["n_iter"])
+        levels: tuple[Level, ...] = ()  # none: the only grid is that of the images
+        if arguments["levels"] != 1:
+            levels = plan_levels(settings, arguments["levels"], arguments["n_iter"])
 
         def open_checkpoints(sites: OwnSites, here: Settings) -> Checkpoints | None:
-            kept = None
+            kept, n_levels = None, max(1, len(levels))
             if checkpoint is not None:
-                kept = CheckpointFile(checkpoint, sites, here, seed, len(images), len(levels))
+                kept = CheckpointFile(checkpoint, sites, here, seed, len(images), n_levels)
             return kept if watch is None else watch.around(kept, here)
+
+        def fit_on_one_grid() -> tuple[OwnSites, State]:
+            sites = open_sites(images, settings, starting)
+            return sites, run_fit(
+                Fit(sites, settings),
+                seed,
+                Ending(arguments["n_iter"], arguments["tol"]),
+                tell=self._tell(callback),
+                checkpoints=open_checkpoints(sites, settings),
+            )
+
+        def fit_on_levels() -> tuple[OwnSites, State]:
+            return run_levels(
+                levels,
+                stored_level(checkpoint, len(levels)),
+                seed,
+                arguments["tol"],
+                open_sites=lambda here: open_sites(images, here, starting),
+                open_checkpoints=open_checkpoints,
+                tell=self._tell(callback),
+            )
 
         held = nullcontext() if checkpoint is None else locked(Path(checkpoint))
         with held, self.machine.threads():
             try:
-                sites, state = run_levels(
-                    levels,
-                    stored_level(checkpoint, len(levels)),
-                    seed,
-                    arguments["tol"],
-                    open_sites=lambda here: open_sites(images, here, starting),
-                    open_checkpoints=open_checkpoints,
-                    tell=self._tell(callback),
-                )
+                sites, state = fit_on_levels() if levels else fit_on_one_grid()
             except FitError as error:
                 raise FitError(
                     f"{error}; suspected: {suspected_cause(images, settings)}"

@@ -276,8 +276,8 @@ class Cohort:
             posed = self._posed(generator, part)
             proposal = propose(posed, images, self.latents[part], displacement)
             step[part], values[part] = proposal.step, proposal.log_likelihood
-            covariance = clipped(proposal.covariance, self._limit("covariance"))
-            determinants = clipped(proposal.log_determinant, self._limit("log_determinant"))
+            covariance = self._limited("covariance", proposal.covariance)
+            determinants = self._limited("log_determinant", proposal.log_determinant)
             return covariance.sum(axis=0), determinants.sum()
 
         sums = self._run(propose_part)
@@ -327,7 +327,7 @@ class Cohort:
             *self._latent_moments(),
             proposal.covariance_sum,
             proposal.log_determinant_sum,
-            clipped(squares, self._limit("squares")).sum(axis=0),
+            self._limited("squares", squares).sum(axis=0),
             observed.sum(axis=0),
             np.sum(~improved),
         )
@@ -460,7 +460,7 @@ class Cohort:
             "update_poses",
             self._sum_of(self._own(values)),
             self._pose_sum(),
-            clipped(squares, self._limit("squares")).sum(axis=0),
+            self._limited("squares", squares).sum(axis=0),
             observed.sum(axis=0),
             np.sum(~improved),
         )
@@ -542,7 +542,6 @@ class Cohort:
             for name, size in zip(("gradient", "hessian"), sizes, strict=True)
         )
         values = self.namespace.empty(len(self.latents))
-        limits = self._limit("gradient"), self._limit("hessian")
         self.squared_norms = np.zeros(2)
         for batch in self._planner.batches(len(self.images)):
             n_images = batch.stop - batch.start if n_columns else 0
@@ -562,8 +561,7 @@ class Cohort:
 
             run_parallel(differentiate_part, self._planner.parts(batch))
             if n_columns:
-                for number, limit in enumerate(limits):
-                    self.squared_norms[number] += float(shrink(fields[number], limit).sum())
+                self._limit_fields(*fields)
                 gradient.add_products(weights[batch], fields[0])
                 hessian.add_products(weights[batch] ** 2, fields[1])
         self._displacements.close(self._warp_key())
@@ -644,9 +642,15 @@ class Cohort:
 
     # ---- limits, where there are any
 
-    def _limit(self, name: str) -> float | None:
-        limit: float | None = None if self.limits is None else getattr(self.limits, name)
-        return limit
+    def _limited(self, name: str, values: Float64Array) -> Float64Array:
+        """Return values of images as they are added up."""
+        return values if self.limits is None else clipped(values, getattr(self.limits, name))
+
+    def _limit_fields(self, gradient: Array, hessian: Array) -> None:
+        """Scale down fields of images that are too large, and note how large all are."""
+        if self.limits is not None:
+            self.squared_norms[0] += float(shrink(gradient, self.limits.gradient).sum())
+            self.squared_norms[1] += float(shrink(hessian, self.limits.hessian).sum())
 
     def _limited_latents(self) -> Float64Array:
         """Return the latents as they are added up, (N, K)."""
@@ -658,13 +662,14 @@ class Cohort:
 
     def _pose_sum(self) -> Float64Array:
         """Return the sum of poses, (P,)."""
-        limit = None if self.limits is None else np.array(self.limits.pose)
-        total: Float64Array = clipped(self.poses, limit).sum(axis=0)
+        limits = self.limits
+        poses = self.poses if limits is None else clipped(self.poses, np.array(limits.pose))
+        total: Float64Array = poses.sum(axis=0)
         return total
 
     def _sum_of(self, log_likelihoods: Float64Array) -> ArrayLike:
         """Return the sum of log-likelihoods (N,)."""
-        total: ArrayLike = clipped(log_likelihoods, self._limit("log_likelihood")).sum()
+        total: ArrayLike = self._limited("log_likelihood", log_likelihoods).sum()
         return total
 
     def _answer(self, question: str, *values: ArrayLike) -> Sums:

@@ -34,8 +34,7 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Float32Array, Float64Array
 from anamorph.fitting.alignment import Alignment
-from anamorph.fitting.autocorrelation import independent_share
-from anamorph.fitting.leave_one_out import best_weight
+from anamorph.fitting.leave_one_out import best_weight, independent_share
 from anamorph.fitting.objective import (
     LatentSums,
     approximate_evidence,

@@ -52,22 +52,20 @@ class Limits:
     pose: tuple[float, ...] = ()
 
 
-def shrink(values: Array, limit: float | None) -> Float64Array:
+def shrink(values: Array, limit: float) -> Float64Array:
     """Scale down what is too large, image by image, in place.
 
     Parameters
     ----------
     values : (N, ...)
-    limit : float or None
-        Largest norm of the values of an image. None: there is no limit.
+    limit : float
+        Largest norm of the values of an image.
 
     Returns
     -------
     (N,) float64
-        Squared norms of the values of each image, as they are now; empty without a limit.
+        Squared norms of the values of each image, as they are now.
     """
-    if limit is None:
-        return np.empty(0)
     xp = array_namespace(values)
     rows = values.reshape(len(values), -1)
     squares: Float64Array = xp.einsum("ni,ni->n", rows, rows).astype(np.float64)
@@ -80,17 +78,15 @@ def shrink(values: Array, limit: float | None) -> Float64Array:
     return squares
 
 
-def clipped(values: Float64Array, limit: float | Float64Array | None) -> Float64Array:
+def clipped(values: Float64Array, limit: float | Float64Array) -> Float64Array:
     """Return values between -limit and limit; what is not a number becomes 0.
 
     Parameters
     ----------
     values : array
-    limit : float, array or None
-        One for all, or one for each value of the last axis. None: there is no limit.
+    limit : float or array
+        One for all, or one for each value of the last axis.
     """
-    if limit is None:
-        return values
     xp = array_namespace(values)
     numbers: Float64Array = xp.clip(xp.where(xp.isnan(values), 0.0, values), -limit, limit)
     return numbers

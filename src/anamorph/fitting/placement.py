@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from anamorph.arrays.batches import GpuPlan, plan_gpu
+from anamorph.arrays.batches import GpuPlan, plan_gpu, plan_memory
 from anamorph.arrays.column_sums import SumPlace
 from anamorph.arrays.devices import Machine, chosen_device
 from anamorph.arrays.gpu_images import ImagesOnDevice
-from anamorph.arrays.memory import plan_memory
 from anamorph.arrays.typing import Float64Array, ReadableImages
 from anamorph.fitting.cohort import Cohort
 from anamorph.images.cache import KeptImages, can_be_kept

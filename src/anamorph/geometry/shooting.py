@@ -10,6 +10,9 @@ The momentum u is carried along step by step, which is more stable than pulling 
 one, as Algorithm 4 is printed. The algorithm stands here once, in `follow`; the operations come
 from a `Path`, of which there is one for processors and one for GPUs. Small planes take the same
 steps in one compiled call, see `kernels.cpu.geodesics`.
+
+Geodesics never fold, but finite steps do, where velocities are large or rough: the Jacobian
+determinant of psi is not positive somewhere. More steps cure most folds (`shoot_unfolded`).
 """
 
 from __future__ import annotations
@@ -22,22 +25,26 @@ from typing import Any, Literal, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anamorph.arrays.devices import array_namespace, is_on_device, kernels_for
-from anamorph.arrays.typing import Array
+from anamorph.arrays.devices import array_namespace, beside, is_on_device, kernels_for, to_host
+from anamorph.arrays.typing import Array, Float64Array, IntArray
 from anamorph.geometry.fields import check_penalty, check_vector_field, check_voxel_size
 from anamorph.geometry.inverses import InverseOfSteps, polished_inverse
 from anamorph.geometry.operators import (
+    VELOCITY_WEIGHTS,
     is_small_plane,
     packed_symbol,
     plane_symbol,
     symbol_on_device,
 )
 from anamorph.geometry.paths import BlockPath, PlanePath
-from anamorph.geometry.penalties import VELOCITY_WEIGHTS
+from anamorph.geometry.warps import jacobian_determinant
 from anamorph.kernels.blocks import lanes_per_block
 from anamorph.kernels.threads import n_threads, one_blas_thread, run_parallel, slabs
 
 _BYTES_ON_DEVICE = 2**27  # of velocities at a time
+
+#: Times as many steps as were asked for, to be tried in turn.
+MORE_STEPS = (2, 4, 8)
 
 
 class Path(Protocol):
@@ -247,3 +254,48 @@ def _shoot_on_device(
         if velocity is not None:
             velocity[part] = path.velocity
     return displacement
+
+
+def shoot_unfolded(
+    v: Array, penalty: Sequence[float], voxel_size: Sequence[float], n_steps: int
+) -> Array:
+    """Return what `shoot` does, in more steps for the fields that fold, where that cures them.
+
+    Parameters
+    ----------
+    v : array of shape (N, d, *space)
+        Initial velocities in voxels.
+    penalty : 5 numbers
+    voxel_size : d numbers
+    n_steps : int
+        The fewest steps.
+
+    Returns
+    -------
+    array of the shape of v
+        Displacements in voxels. What folds however many steps are taken is shot in the fewest.
+    """
+    displacement = shoot(v, penalty, voxel_size, n_steps)
+    folded = np.flatnonzero(count_folds(displacement)[0])
+    for factor in MORE_STEPS:
+        if not len(folded):
+            break
+        trial = shoot(v[beside(v, folded)], penalty, voxel_size, factor * n_steps)
+        are_cured = count_folds(trial)[0] == 0
+        displacement[beside(v, folded[are_cured])] = trial[beside(v, np.flatnonzero(are_cured))]
+        folded = folded[~are_cured]
+    return displacement
+
+
+def count_folds(displacement: Array) -> tuple[IntArray, Float64Array]:
+    """Return how many determinants of each warp are not positive, (N,), and the smallest, (N,).
+
+    Parameters
+    ----------
+    displacement : (N, d, *space)
+        Of psi, in voxels, in memory or on a GPU. What is not finite counts as folded.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # far beyond all that is a warp
+        determinant = jacobian_determinant(displacement).reshape(len(displacement), -1)
+    is_sound = (determinant > 0) & np.isfinite(determinant)
+    return to_host((~is_sound).sum(axis=1)), to_host(determinant.min(axis=1))

@@ -14,7 +14,7 @@ The mask of a `numpy.ma` array marks what is missing, as NaN does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -37,6 +37,8 @@ from anamorph.images.intensity import Scaling, checked_scale, find_scaling
 from anamorph.images.labels import MISSING, as_labels, one_hot
 from anamorph.images.quantiles import QuantileMap, average_quantiles
 from anamorph.images.rules import (
+    ALMOST_ONE,
+    check_contrast,
     check_scaling,
     compares_intensities,
     divisor_of,
@@ -46,7 +48,6 @@ from anamorph.images.rules import (
 )
 from anamorph.likelihoods import LIKELIHOODS
 
-ALMOST_ONE = 0.05  # how far a sum of probabilities may be from 1 and still be normalised
 _CHECKED_BYTES = 2**24
 
 _logger = logging.getLogger(__name__)
@@ -382,24 +383,3 @@ def _check_dimensions(shape: tuple[int, ...], channel_axis: int | None) -> None:
 def normalise(probabilities: NDArray[np.float32], axis: int) -> None:
     """Make probabilities of classes sum to 1; NaN in one class makes the voxel missing."""
     probabilities /= probabilities.sum(axis=axis, keepdims=True)
-
-
-def check_contrast(images: NDArray[Any], first: int, name: Callable[[int], str]) -> None:
-    """Raise an ImageError if an image is constant.
-
-    An image with missing voxels may be constant where it is observed: NaN equals nothing.
-
-    Parameters
-    ----------
-    images : array of shape (n, ...)
-    first : int
-        Number of the first of them in its collection.
-    name : callable
-        Returns what to call an image, given its number.
-    """
-    axes = tuple(range(1, images.ndim))
-    for n in np.flatnonzero(images.min(axis=axes) == images.max(axis=axes)):
-        raise ImageError(
-            f"{name(first + int(n))} is constant ({images[n].flat[0]}): there is nothing to learn "
-            "from it; leave it out"
-        )

@@ -22,15 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.arrays import check_contrast, normalise
-from anamorph.images.cache import Cache
-from anamorph.images.common_grid import (
-    check_place,
-    describe_grids,
-    grid_for_all,
-    grids_must_match,
-)
-from anamorph.images.decoding import Decoder
+from anamorph.images.arrays import normalise
+from anamorph.images.cache import Cache, Decoder
 from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
     MOST_REMARKS,
@@ -44,10 +37,16 @@ from anamorph.images.facts import (
     remark_on_missing,
     usual_intensity,
 )
-from anamorph.images.file_checks import check_channels, check_values, grouped
 from anamorph.images.foreground import are_crops
 from anamorph.images.format import BY_CONTENT, ImageFormat
-from anamorph.images.grid import Grid, slices_inside
+from anamorph.images.grid import (
+    Grid,
+    check_place,
+    describe_grids,
+    grid_for_all,
+    grids_must_match,
+    slices_inside,
+)
 from anamorph.images.intensity import Scaling, checked_scale, find_scaling
 from anamorph.images.labels import MISSING, format_labels, one_hot
 from anamorph.images.masks import Masks
@@ -55,14 +54,19 @@ from anamorph.images.quantiles import QuantileMap, average_quantiles
 from anamorph.images.readers import identities_of, open_image, suffix_of
 from anamorph.images.readers.source import Source
 from anamorph.images.rules import (
+    check_channels,
+    check_contrast,
+    check_one_unit,
     check_scaling,
+    check_values,
     compares_intensities,
     divisor_of,
+    find_unit_of_files,
     found_classes,
+    grouped,
     is_unbounded,
     missing_value_of,
 )
-from anamorph.images.units import check_one_unit, find_unit_of_files
 from anamorph.likelihoods import LIKELIHOODS, OF_CLASSES
 
 AnyPath = str | os.PathLike[str]
@@ -202,6 +206,7 @@ class FileImages:
 
     #: Typical intensity of the images, known once they were checked for a fit.
     typical: float | None = None
+    _checked_as: tuple[bool, float | None] | None = None  # what they were checked for last
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -287,7 +292,8 @@ class FileImages:
     def check(self, *, for_fit: bool, usual: float | None = None) -> None:
         """Read every image once, and raise an ImageError if one cannot be used.
 
-        What is remarkable but can be used is logged, in four lines at most.
+        What is remarkable but can be used is logged, in four lines at most. Images that were
+        checked for the same, and some of them, are not read again.
 
         Parameters
         ----------
@@ -298,7 +304,9 @@ class FileImages:
             Typical intensity of the images of a model, which these should have about; by default
             they are not compared with any.
         """
-        self.compare(self.find_facts(for_fit=for_fit), for_fit=for_fit, usual=usual)
+        if self._checked_as != (for_fit, usual):
+            self.compare(self.find_facts(for_fit=for_fit), for_fit=for_fit, usual=usual)
+            self._checked_as = for_fit, usual
 
     def find_facts(self, *, for_fit: bool) -> list[ImageFacts]:
         """Read every image once, raise an ImageError if one cannot be used, and return facts.

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.common_grid import check_place
 from anamorph.images.errors import ImageError
 from anamorph.images.facts import (
     ImageFacts,
@@ -21,6 +20,7 @@ from anamorph.images.facts import (
     remark_on_copies,
     remark_on_missing,
 )
+from anamorph.images.grid import check_place
 from anamorph.images.integers import HeldIntegers
 from anamorph.images.readers import open_image
 from anamorph.images.readers.source import Source

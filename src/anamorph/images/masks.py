@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from anamorph.images.common_grid import grids_must_match
 from anamorph.images.errors import ImageError
-from anamorph.images.grid import Grid
+from anamorph.images.grid import Grid, grids_must_match
 from anamorph.images.readers import open_image
 from anamorph.images.readers.resample import resample_labels
 from anamorph.images.readers.source import Source

@@ -12,7 +12,7 @@ import numpy as np
 from anamorph.arrays.typing import Array, Float32Array
 from anamorph.kernels.compile import formula
 from anamorph.kernels.formulas.elementary import exp_of_nonpositive, log1p_of_fraction
-from anamorph.likelihoods.independent import IndependentChannels
+from anamorph.likelihoods.base import IndependentChannels
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _MOST = np.float32(40)  # |a'| beyond which a voxel is as certain as it gets

@@ -12,7 +12,7 @@ import numpy as np
 from anamorph.arrays.devices import beside
 from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.kernels.compile import formula
-from anamorph.likelihoods.independent import IndependentChannels
+from anamorph.likelihoods.base import IndependentChannels
 
 _HALF = np.float32(1 / 2)
 # A channel without noise would have infinite precision: its variance is at least this share of the

@@ -12,7 +12,7 @@ import numpy as np
 
 from anamorph.arrays.typing import Array, Float32Array
 from anamorph.kernels.compile import formula
-from anamorph.likelihoods.independent import IndependentChannels
+from anamorph.likelihoods.base import IndependentChannels
 
 _MOST = np.float32(20)  # |a'| beyond which rates do not change
 _LOADING = np.float32(1e-6)

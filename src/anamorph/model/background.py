@@ -9,7 +9,7 @@ import numpy as np
 
 from anamorph.arrays.devices import beside, to_host
 from anamorph.arrays.typing import Array, Float64Array
-from anamorph.geometry.penalties import packed_pairs
+from anamorph.geometry.operators import packed_pairs
 from anamorph.likelihoods.base import Likelihood
 from anamorph.model.settings import Settings
 

@@ -18,7 +18,7 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.likelihoods.base import Derivatives
-from anamorph.model.generator import Generator, slack
+from anamorph.model.generator import Generator, is_no_worse, where_held
 
 #: Nats that an approximate step promises, below which gradients are exact.
 SWITCH_AT = 1.0
@@ -99,7 +99,7 @@ class Descent:
             active = array_namespace(latents).arange(len(latents))
         trial = Trial(self._generator.only(active), self._images[active], latents)
         was_exact, must_return = self._is_exact[active], self._must_return(active)
-        accepted = must_return | (trial.value >= self.value[active] - slack(trial.value))
+        accepted = must_return | is_no_worse(trial.value, self.value[active])
         self._approximate(trial, np.flatnonzero(accepted))
         is_near = accepted & (newton_decrement(trial.gradient, trial.hessian) < SWITCH_AT)
         is_exact = was_exact | (must_return & self._is_known[active]) | is_near
@@ -216,7 +216,8 @@ class Trial:
         self._path = generator.record(latents)
         self.displacement = None if self._path is None else self._path.displacement
         self._warped = generator.warped_derivatives(self._appearance, self.displacement, images)
-        self.value = self._warped.log_likelihood + generator.log_prior(latents)
+        value = self._warped.log_likelihood + generator.log_prior(latents)
+        self.value = where_held(value, self.displacement)
         self._prior = generator.prior_of(latents)
         self.gradient = latents @ self._prior
         self.hessian = np.zeros_like(latents)[..., None] + self._prior

@@ -18,7 +18,7 @@ from anamorph.arrays.devices import array_namespace, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float32Array, Float64Array, IntArray
 from anamorph.latents import log_determinant
 from anamorph.model.descent import Descent
-from anamorph.model.generator import Generator, slack
+from anamorph.model.generator import Generator, slack, where_held
 from anamorph.model.refinement import Refinement
 
 _MOST_HALVINGS = 8
@@ -131,6 +131,7 @@ def improve(
         displacement = here.displacement(trial)
         some = images if len(pending) == len(images) else images[pending]
         values = here.log_likelihood(generator.appearance(trial), displacement, some)
+        values = where_held(values, displacement)
         after = values + generator.log_prior(trial)
         accepted = after >= before[pending] - slack(before[pending])
         done = np.flatnonzero(accepted)
@@ -277,7 +278,8 @@ def encode(
             descent.visit(nothing)
         descent.visit(regressed_latents(generator, seen))
     else:
-        descent = Descent(generator, images, start, approximate=is_refined)
+        # Where shooting cannot hold what a start says, the mean image is what is visited next.
+        descent = Descent(generator, images, np.zeros_like(start), approximate=is_refined)
         descent.visit(start)
     descent.take_steps(max_shootings, tolerance)
     if is_refined:

@@ -48,10 +48,8 @@ def find_poses(generator: Generator, images: Array) -> Float64Array:
     return improve_poses(generator, images, appearance, None, poses, n_steps=_FINEST_STEPS).poses
 
 
-def located(generator: Generator, images: Array) -> Generator:
-    """Return what a model says of images (N, C, *space) at their poses, if they have any."""
-    if not generator.settings.has_poses:
-        return generator
+def located(generator: Generator, images: Array) -> PosedGenerator:
+    """Return what a model with poses says of images (N, C, *space) at theirs."""
     posed = PosedGenerator.of(generator, find_poses(generator, images))
     for _ in range(_ROUNDS):
         found = encode(posed, images, _SHOOTINGS, _TOLERANCE, exact_curvature=False)
@@ -79,13 +77,11 @@ def located_at(
     return replace(PosedGenerator.of(generator, found.poses), start=latents)
 
 
-def with_poses(generator: Generator, images: Array, encoded: Encoded) -> Encoded:
+def with_poses(generator: PosedGenerator, images: Array, encoded: Encoded) -> Encoded:
     """Return what was found of images at their poses, with poses, and evidence of both.
 
     The evidence gets the terms of Laplace's approximation for poses: ln|P|/2 - ln|H|/2.
     """
-    if not isinstance(generator, PosedGenerator):
-        return encoded
     appearance = generator.appearance(encoded.latents)
     displacement = generator.displacement(encoded.latents)
     _, _, hessian = generator.pose_derivatives(appearance, displacement, images)

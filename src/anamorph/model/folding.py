@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from anamorph.arrays.typing import BoolArray, Float32Array, Float64Array, IntArray
-from anamorph.geometry.unfolding import MORE_STEPS, count_folds
+from anamorph.geometry.shooting import MORE_STEPS, count_folds
 from anamorph.images.collection import ImageCollection
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.finding import located_at, with_poses
@@ -229,8 +230,10 @@ def _encode_from(
 
     def encode_part(generator: Generator, part: slice) -> Encoded:
         observed, latents = generator.own(images.read(part)), generator.own(start[part])
-        here = generator if poses is None else located_at(generator, observed, latents, poses[part])
-        found = encode(here, observed, start=latents, exact_curvature=exact_curvature)
-        return with_poses(here, observed, found).to_host()
+        how: dict[str, Any] = {"start": latents, "exact_curvature": exact_curvature}
+        if poses is None:
+            return encode(generator, observed, **how).to_host()
+        here = located_at(generator, observed, latents, poses[part])
+        return with_poses(here, observed, encode(here, observed, **how)).to_host()
 
     return Encoded.joined(predictor.in_parts(encode_part, len(images)))

@@ -21,10 +21,10 @@ from anamorph.arrays.devices import (
     kernels_for,
     to_host,
 )
-from anamorph.arrays.typing import Array, Float64Array, IntArray
+from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.geometry import shoot, shoot_both
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
-from anamorph.geometry.unfolding import shoot_unfolded
+from anamorph.geometry.shooting import shoot_unfolded
 from anamorph.geometry.warps import pull_batch, push_batch, slope_batch
 from anamorph.latents import draw_latents
 from anamorph.likelihoods.base import Derivatives
@@ -593,3 +593,29 @@ def _flat(images: Array) -> Array:
 def slack(value: Number) -> Number:
     """Return by how much a quantity may fall for no other reason than rounding."""
     return _ROUNDING * abs(value)
+
+
+def where_held(values: Float64Array, displacement: Array | None) -> Float64Array:
+    """Return values of images (N,), minus infinity where shooting has lost what it carries.
+
+    Latents of hundreds of standard deviations take voxels farther than the whole box, and soon
+    1e30 times as far. What is found there depends on the last digit of a velocity, and may look
+    better than the mean image: it must be no place to be.
+
+    Parameters
+    ----------
+    values : (N,)
+    displacement : (N, d, *space) or None
+        That of psi; None if nothing moves.
+    """
+    if displacement is None:
+        return values
+    farthest = abs(displacement).max(axis=tuple(range(1, displacement.ndim)))
+    held: Float64Array = np.where(farthest <= max(displacement.shape[2:]), values, -np.inf)
+    return held
+
+
+def is_no_worse(after: Float64Array, before: Float64Array) -> BoolArray:
+    """Tell where values are finite, and below those of before by no more than rounding."""
+    result: BoolArray = np.isfinite(after) & (after >= before - slack(after))
+    return result

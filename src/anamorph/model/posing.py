@@ -21,7 +21,7 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace, beside, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.geometry.coarsen import block_means
-from anamorph.geometry.penalties import packed_pairs
+from anamorph.geometry.operators import packed_pairs
 from anamorph.geometry.pose import PoseFrame
 from anamorph.geometry.warps import differentiate, pull_batch, push_batch
 from anamorph.likelihoods.base import Derivatives

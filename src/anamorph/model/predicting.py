@@ -100,11 +100,13 @@ class Predictor:
 
         def encode_part(generator: Generator, part: slice) -> Encoded:
             observed = generator.own(images.read(part))
-            here = located(generator, observed)
+            here = _located(generator, observed)
             encoded = encode(
                 here, observed, second_start=second_start, exact_curvature=exact_curvature
             )
-            return with_poses(here, observed, encoded).to_host()
+            if isinstance(here, PosedGenerator):
+                encoded = with_poses(here, observed, encoded)
+            return encoded.to_host()
 
         parts = self.in_parts(encode_part, len(images))
         return Encoded.joined(parts)
@@ -113,7 +115,7 @@ class Predictor:
         """Return the poses of images, (N, P)."""
 
         def find(generator: Generator, part: slice) -> Float64Array:
-            here = located(generator, generator.own(images.read(part)))
+            here = _located(generator, generator.own(images.read(part)))
             n_images = part.stop - part.start
             return here.poses if isinstance(here, PosedGenerator) else np.zeros((n_images, 0))
 
@@ -148,7 +150,7 @@ class Predictor:
 
         def explain(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
-            here = located(generator, observed)
+            here = _located(generator, observed)
             latents = encode(here, observed).latents
             expected = here.expected_images(latents)
             return _in_own_intensities(here, observed, expected, latents)[0]
@@ -253,7 +255,7 @@ class Predictor:
 
         def find(generator: Generator, part: slice) -> Posterior:
             observed = generator.own(images.read(part))
-            here = located(generator, observed)
+            here = _located(generator, observed)
             found = find_posterior(here, observed, fitted=fitted, exact_curvature=exact_curvature)
             return Posterior(to_host(found.latents), to_host(found.covariance))
 
@@ -285,7 +287,7 @@ class Predictor:
 
         def fill(generator: Generator, part: slice) -> Array:
             observed = generator.own(images.read(part))
-            is_missing, here = np.isnan(observed), located(generator, observed)
+            is_missing, here = np.isnan(observed), _located(generator, observed)
             posterior = find_posterior(here, observed, exact_curvature=False)
             expected, variance = expect_images(here, posterior)
             variance += generator.settings.likelihood.variance(
@@ -318,6 +320,11 @@ def _in_own_intensities(
         return expected, 1.0
     displacement = generator.unfolded_displacement(latents)
     return generator.in_own_intensities(images, expected, displacement)
+
+
+def _located(generator: Generator, images: Array) -> Generator:
+    """Return what a model says of images (N, C, *space), at their poses if they have any."""
+    return located(generator, images) if generator.settings.has_poses else generator
 
 
 def _at(

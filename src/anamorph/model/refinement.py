@@ -17,7 +17,7 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.model.descent import Descent, Trial, is_positive, newton_decrement
-from anamorph.model.generator import Generator, slack
+from anamorph.model.generator import Generator, is_no_worse
 
 _SHOOTINGS_PER_STEP = 2  # there, and back for the gradient
 _FARTHEST = 6.0  # standard deviations from where tangents are from
@@ -84,7 +84,7 @@ class Refinement:
         self.decrement[active] = promised
         trial = Trial(self._generator.only(active), self._images[active], latents)
         gain = trial.value - self.value[active]
-        accepted = gain >= -slack(trial.value)
+        accepted = is_no_worse(trial.value, self.value[active])
         continues = np.flatnonzero(accepted & (promised > tolerance))
         self.n_shootings[active] += 1 + trial.make_exact(continues)
         self._trust(active, latents, accepted, gain >= promised / 2)

@@ -29,8 +29,7 @@ import numpy as np
 from anamorph.arrays.devices import array_namespace
 from anamorph.arrays.typing import Array, BoolArray, Float64Array, IntArray
 from anamorph.geometry.adjoint import RecordedPath, n_recorded_fields
-from anamorph.geometry.operators import multiply_operator
-from anamorph.geometry.penalties import packed_pairs
+from anamorph.geometry.operators import multiply_operator, packed_pairs
 from anamorph.geometry.warps import slope_batch
 from anamorph.likelihoods.base import Derivatives
 from anamorph.model.generator import Generator, slack, working_bytes

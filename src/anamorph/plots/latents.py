@@ -171,7 +171,7 @@ def plot_objective(
     axes.set(xlabel="iteration", ylabel="objective (approximate log evidence)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.ticklabel_format(axis="y", useOffset=False)
-    if (best := best_iteration(validation)) is not None:
+    if validation and (best := best_iteration(validation)) is not None:
         _draw_validation(axes, validation, best)
     return axes
 

@@ -1,4 +1,7 @@
-"""HTML from plain values, and their wording: text is escaped, pictures are embedded."""
+"""HTML from plain values, and their wording: text is escaped, pictures are embedded.
+
+Sections fill a page on its own: one file that needs no network.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,17 @@ import base64
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
 
 from matplotlib.figure import Figure, SubFigure
 
+from anamorph import __version__
 from anamorph.images.readers import common_beginning
+from anamorph.storage.replace import replacing
 
 _PIXELS_PER_INCH = 96  # of CSS
 _ROW_WIDTH = 560  # pixels, least width of a row of images
@@ -23,6 +32,11 @@ LATENTS = {
     "shape": "each changes shape only; all images have the appearance of the mean",
     "appearance": "each changes appearance only; nothing is warped",
 }
+
+#: What pages are about, above their titles.
+KIND = "Shape and appearance model"
+
+_FOLDER = files("anamorph.report")
 
 
 @dataclass(frozen=True)
@@ -167,3 +181,38 @@ def _without_middle(name: str, most: int) -> str:
         return name
     end = (most - 1) // 2
     return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
+
+
+def read_part(name: str) -> str:
+    """Return the text of a file of this package."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def fill_page(title: str, summary: str, sections: Sequence[Section]) -> str:
+    """Return a page as HTML.
+
+    Parameters
+    ----------
+    title : str
+        Plain text.
+    summary : str
+        HTML below the title.
+    sections : list of Section
+    """
+    return Template(read_part("page.html")).substitute(
+        title=escape(title),
+        kind="" if title == KIND else f'<p class="kind">{KIND}</p>',
+        version=__version__,
+        date=date.today().isoformat(),
+        style=read_part("style.css"),
+        script=read_part("enlarge.js"),
+        contents="\n".join(section.link for section in sections),
+        summary=summary,
+        sections="\n".join(section.html for section in sections),
+    )
+
+
+def write_page(path: Path, title: str, summary: str, sections: Sequence[Section]) -> None:
+    """Write a page, completely or not at all; parameters as in `fill_page`."""
+    with replacing(path) as temporary:
+        temporary.write_text(fill_page(title, summary, sections), encoding="utf-8")

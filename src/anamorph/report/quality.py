@@ -35,8 +35,8 @@ from anamorph.report.markup import (
     make_picture,
     make_table,
     short_names,
+    write_page,
 )
-from anamorph.report.page import write_page
 from anamorph.storage.errors import WriteError
 from anamorph.storage.tables import write_table
 

@@ -23,6 +23,7 @@ from anamorph.plots.panels import Images, checked_latents
 from anamorph.report.figures import STYLE, find_meeting_point
 from anamorph.report.held_out import HeldOut, held_out_section, measure_held_out
 from anamorph.report.markup import (
+    KIND,
     LATENTS,
     Section,
     format_count,
@@ -31,10 +32,11 @@ from anamorph.report.markup import (
     grid_unit,
     make_facts,
     make_paragraph,
+    read_part,
+    write_page,
 )
 from anamorph.report.measures import Examined, ModeShares, examine, mode_shares
 from anamorph.report.outliers import outliers_section
-from anamorph.report.page import KIND, read_part, write_page
 from anamorph.report.sections import (
     fit_section,
     fits_section,

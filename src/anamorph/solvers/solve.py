@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike
 from anamorph.arrays.devices import beside, is_on_device, to_host
 from anamorph.arrays.typing import BoolArray, Float64Array, IntArray
 from anamorph.geometry.fields import as_float, check_penalty, check_vector_field, check_voxel_size
-from anamorph.geometry.penalties import FIELD_WEIGHTS, VELOCITY_WEIGHTS
+from anamorph.geometry.operators import FIELD_WEIGHTS, VELOCITY_WEIGHTS
 from anamorph.kernels.threads import n_threads, run_parallel
-from anamorph.solvers.conjugate_gradients import conjugate_gradients
-from anamorph.solvers.multigrid import multigrid
+from anamorph.solvers.multigrid import conjugate_gradients, multigrid
 from anamorph.solvers.system_operator import Regulariser, SystemOperator
 from anamorph.solvers.systems import Field, FieldBlocks, Systems, check_systems
 

@@ -1,6 +1,6 @@
 """The operator H + L of a system on one grid: its product with a field, its blocks, its matrix.
 
-The penalty L is that of `anamorph.geometry.penalties`. On a coarse grid differences are divided by
+The penalty L is that of `anamorph.geometry.operators`. On a coarse grid differences are divided by
 the coarse spacing H_i, but velocities stay in voxels of the finest grid, of size h_i: component
 (i, j) of the symbol for spacing H is multiplied by (h_i h_j) / (H_i H_j).
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from anamorph.arrays.devices import kernels_for, to_host
 from anamorph.arrays.typing import Float64Array
-from anamorph.geometry.penalties import (
+from anamorph.geometry.operators import (
     VELOCITY_WEIGHTS,
     angular_frequencies,
     field_symbol,

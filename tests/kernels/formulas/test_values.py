@@ -5,7 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from anamorph.geometry.penalties import packed_pairs
+from anamorph.geometry.operators import packed_pairs
 from anamorph.kernels.formulas.chain_rules import (
     with_curvature,
     with_gradient,

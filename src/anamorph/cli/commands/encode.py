@@ -63,7 +63,8 @@ def encode(
     found = given.find()
     check_names(found.names)
     beside = [residuals_path(output)] if residual else []
-    model_arguments.reserve([output, *beside, *tables_beside(output, found)], given.inputs(found))
+    joined = [] if found.bids is None else tables_beside(output, found.bids)
+    model_arguments.reserve([output, *beside, *joined], given.inputs(found))
     files = given.open_for(model, found)
     with messages.counting(f"Encoding {counted(len(found), 'image')}"):
         encoded = model.encode(files, residual=residual)
@@ -73,8 +74,10 @@ def encode(
     if encoded.residuals is not None:
         write_residuals(residuals_path(output), found.names, encoded.residuals)
     write_latents(output, found.names, encoded.latents, more)
-    command = "anamorph encode"
-    tables = write_tables_beside(output, given, found, encoded.latents, command)
+    tables: list[Path] = []
+    if given.bids is not None and found.bids is not None:
+        made_from = (given.bids, found.bids, found.names)
+        tables = write_tables_beside(output, *made_from, encoded.latents, "anamorph encode")
     messages.wrote(output, *beside, *tables)
     messages.result(
         n_images=len(found),

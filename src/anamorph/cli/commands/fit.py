@@ -19,11 +19,10 @@ from anamorph.cli.terminal import options
 from anamorph.cli.terminal.derivatives import tables_beside, write_tables_beside
 from anamorph.cli.terminal.errors import CommandError
 from anamorph.cli.terminal.images import ImageArguments, ImageList
-from anamorph.cli.terminal.messages import FitDisplay, Messages, counted
+from anamorph.cli.terminal.messages import FitDisplay, Messages, counted, tell
 from anamorph.cli.terminal.places import check_checkpoint, check_free, path_beside, reserve
 from anamorph.cli.terminal.settings import ModelSettings, command_with_settings
 from anamorph.cli.terminal.signals import INTERRUPTED
-from anamorph.cli.terminal.streams import tell
 from anamorph.model.hyperparameters import checked_arguments
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def fit_files(
     found, held_out = _hold_out(everything, holdout, arguments.get("random_state") or 0)
     _check_components(arguments, len(found), settings)
     table = path_beside(output, ".latents.tsv")
-    joined = tables_beside(output, found)
+    joined = [] if found.bids is None else tables_beside(output, found.bids)
     inputs = [*given.inputs(everything), settings.config, reference]
     checkpoint = checkpoint or path_beside(output, ".checkpoint")
     check_checkpoint(checkpoint, [output, table, *inputs])
@@ -125,7 +124,9 @@ def fit_files(
                 fit_model = _validating(fit_model, given, held_out)
             _fit(fit_model, model, messages, opened, len(found), checkpoint)
             _write(outputs, model, found, {"model": output, "table": table}, checkpoint, identity)
-            write_tables_beside(output, given, found, model.latents_, "anamorph fit")
+            if given.bids is not None and found.bids is not None:
+                made_from = (given.bids, found.bids, found.names)
+                write_tables_beside(output, *made_from, model.latents_, "anamorph fit")
         _tell(model, found, output, table, messages)
 
 

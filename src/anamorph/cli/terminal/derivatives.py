@@ -10,29 +10,33 @@ from anamorph.cli.terminal.places import paths_in
 
 if TYPE_CHECKING:
     from anamorph.arrays.typing import Float64Array
-    from anamorph.cli.terminal.images import ImageArguments, ImageList
     from anamorph.images.bids import BidsFile
 
 
-def tables_beside(output: Path, found: ImageList) -> list[Path]:
-    """Return the tables of latents that a command writes beside its output; none without BIDS."""
-    if found.bids is None:
-        return []
+def tables_beside(output: Path, bids: Sequence[BidsFile]) -> list[Path]:
+    """Return the tables of latents that a command writes beside its output."""
     from anamorph.storage.derivatives import participants_path
 
-    return [participants_path(output.parent, found.bids)]
+    return [participants_path(output.parent, bids)]
 
 
 def write_tables_beside(
-    output: Path, given: ImageArguments, found: ImageList, latents: Float64Array, command: str
+    output: Path,
+    dataset: Path,
+    bids: Sequence[BidsFile],
+    names: list[str],
+    latents: Float64Array,
+    command: str,
 ) -> list[Path]:
     """Make the folder of an output one of derivatives, with a table of participants and latents.
 
     Parameters
     ----------
     output : Path
-    given : ImageArguments
-    found : ImageList
+    dataset : Path
+        The BIDS dataset that the images come from.
+    bids : N BidsFile
+    names : N strings
     latents : array of shape (N, K)
     command : str
         What made the output, e.g. "anamorph fit".
@@ -40,14 +44,12 @@ def write_tables_beside(
     Returns
     -------
     list of Path
-        The files written; none where images do not come from a BIDS dataset.
+        The files written.
     """
-    if found.bids is None or given.bids is None:
-        return []
     from anamorph.storage.derivatives import write_description, write_participants
 
     folder = output.parent
-    table = write_participants(folder, given.bids, found.bids, found.names, latents)
+    table = write_participants(folder, dataset, bids, names, latents)
     return [table, write_description(folder, command)]
 
 

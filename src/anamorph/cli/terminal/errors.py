@@ -9,8 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from anamorph.cli.terminal.messages import tell
 from anamorph.cli.terminal.signals import INTERRUPTED
-from anamorph.cli.terminal.streams import tell
 from anamorph.federation.protocol.errors import FederationError
 from anamorph.fitting.errors import FitError
 from anamorph.images.errors import ImageError, TableError, short_reason

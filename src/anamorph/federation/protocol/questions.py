@@ -8,8 +8,7 @@ from typing import Any
 
 from anamorph.federation.protocol.errors import MessageError
 from anamorph.federation.protocol.privacy import PrivacyTerms
-from anamorph.fitting.autocorrelation import lags_of
-from anamorph.fitting.leave_one_out import WEIGHTS
+from anamorph.fitting.leave_one_out import WEIGHTS, lags_of
 from anamorph.fitting.sums import ANALYSES, FIELDS, POSING
 from anamorph.model.settings import Settings
 
