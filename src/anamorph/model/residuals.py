@@ -22,6 +22,7 @@ grow beyond all bounds. It is estimated by one random field of signs (Hutchinson
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import cast
 
@@ -191,13 +192,27 @@ class ResidualDescent:
         self._stiffness: Float64Array = xp.zeros(len(images))  # tau s'Ls of the last step s
         self._here = _Visit(self._observed, velocity)
 
-    def move_to(self, generator: Generator, images: Array, latents: Float64Array) -> None:
-        """Continue with other latents of the same images, or with other voxels missing.
+    def moved_to(
+        self, generator: Generator, images: Array, latents: Float64Array, which: IntArray
+    ) -> ResidualDescent:
+        """Return how some images continue with other latents, or with other voxels missing.
 
-        What earlier steps have taught about curvature is kept.
+        What earlier steps have taught about their curvature is kept.
+
+        Parameters
+        ----------
+        generator, images, latents
+            Of these n images.
+        which : (n,) integers
+            Their numbers among those before.
         """
-        self._observed = _Observed.at(generator, images, latents, self._observed.precision)
-        self._here = _Visit(self._observed, self._here.velocity)
+        few = copy(self)
+        few._memory = self._memory.only(which)
+        for name in ("_gained", "_longest", "_improved", "_stiffness"):
+            setattr(few, name, getattr(self, name)[which])
+        few._observed = _Observed.at(generator, images, latents, self._observed.precision)
+        few._here = _Visit(few._observed, self._here.velocity[which])
+        return few
 
     def take_steps(self, n_steps: int) -> None:
         """Take at most so many steps; an image takes fewer once it gains little by them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -36,6 +37,12 @@ class PairMemory:
     def __init__(self, n_pairs: int, n_fields: int) -> None:
         self._n_fields = n_fields
         self._pairs: deque[Pair] = deque(maxlen=n_pairs)
+
+    def only(self, which: IntArray) -> PairMemory:
+        """Return what is remembered of some of the fields."""
+        few = PairMemory(cast(int, self._pairs.maxlen), len(which))
+        few._pairs.extend(_gathered(pair, which) for pair in self._pairs)
+        return few
 
     def learn(self, step: Array, change: Array, which: IntArray) -> None:
         """Remember steps (n, ...) of some fields, and by how much their gradients changed.
