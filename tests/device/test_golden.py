@@ -1,12 +1,14 @@
 """Golden numbers on a real GPU: the tests of the processor, run on arrays that are there."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from anamorph.arrays.devices import to_host
 from anamorph.arrays.gpu_images import ImagesOnDevice
 from anamorph.fitting.sums import Sums
-from anamorph.solvers import solve
+from anamorph.solvers import systems
 from tests import simulated
 from tests.fitting import test_cohort
 from tests.fitting import test_em as test_fitting
@@ -49,12 +51,12 @@ def test_warps_and_operators_on_the_gpu(real_gpu, monkeypatch, golden, grid):
 
 @pytest.mark.parametrize("case", ["iso2d", "aniso2d", "aniso3d"])
 def test_solves_on_the_gpu(real_gpu, monkeypatch, golden, case):
-    monkeypatch.setattr(solve, "_SMALLEST_ON_DEVICE", 0)
+    monkeypatch.setattr(systems, "_SMALLEST_ON_DEVICE", 0)
 
     def solve_there(hessian, gradient, *rest, **options):
         sent = real_gpu.asarray(hessian), real_gpu.asarray(gradient)
         solution = solve_here(*sent, *rest, **options)
-        return solve.replace(solution, x=to_host(solution.x))
+        return replace(solution, x=to_host(solution.x))
 
     solve_here = test_solve.solve
     monkeypatch.setattr(test_solve, "solve", solve_there)

@@ -13,7 +13,7 @@ from anamorph.geometry.operators import field_momentum
 from anamorph.kernels.compile import sources
 from anamorph.likelihoods import LIKELIHOODS
 from anamorph.model.generator import Generator
-from anamorph.solvers import solve, solve_field, solve_velocity, systems
+from anamorph.solvers import solve_field, solve_velocity, systems
 from tests import simulated
 from tests.conftest import relative_error
 
@@ -39,7 +39,7 @@ def test_kernels_are_compiled_anew_when_any_of_their_files_changes():
 def test_another_process_may_replace_a_compiled_kernel_while_it_is_read(real_gpu, monkeypatch):
     from anamorph.kernels.cuda import stencils
 
-    monkeypatch.setattr(solve, "_SMALLEST_ON_DEVICE", 0)
+    monkeypatch.setattr(systems, "_SMALLEST_ON_DEVICE", 0)
     hessian = real_gpu.ones((N_IMAGES, 2, 6, 7), np.float32)
     gradient = real_gpu.asarray(random_fields((6, 7), 2))
     expected = to_host(solve_velocity(hessian, gradient, PENALTY, (1.0, 1.0)).x)
@@ -131,7 +131,7 @@ def test_adjoint_shooting_with_short_and_long_steps(gpu, space):
     [((7, 5), False, 1000), ((3, 3, 4), True, 1000), ((4, 5), True, 60)],  # the last one by one
 )
 def test_solves(gpu, monkeypatch, space, is_packed, most_numbers):
-    monkeypatch.setattr(solve, "_SMALLEST_ON_DEVICE", 0)
+    monkeypatch.setattr(systems, "_SMALLEST_ON_DEVICE", 0)
     monkeypatch.setattr(systems, "_MOST_NUMBERS", most_numbers)
     d = len(space)
     root = random_fields(space, d * d, n_images=2).reshape(2, d, d, *space)

@@ -47,9 +47,27 @@ def test_only_warps_that_nearly_fold_are_released(fitted):
     before = smallest_determinants(generator, latents, velocity)
     assert (before[:2] > 0.1).all()
     assert (before[2:] < 0.1).all()
-    released = _released(generator, images.copy(), latents, velocity, _PRECISION)
+    descent = ResidualDescent(generator, images, latents, velocity, _PRECISION)
+    released = _released(generator, images.copy(), latents, descent)
     np.testing.assert_array_equal(released[:2], velocity[:2])
     assert (smallest_determinants(generator, latents, released) >= 0.1).all()
+
+
+def test_descents_of_some_images_continue_with_what_was_learnt(fitted):
+    generator, images, latents = fitted
+    zero, some = np.zeros_like(generator.velocity(latents)), np.array([1, 3])
+    whole = ResidualDescent(generator, images, latents, zero, _PRECISION)
+    few = ResidualDescent(generator, images[some], latents[some], zero[some], _PRECISION)
+    for descent in (whole, few):
+        descent.take_steps(3)
+    moved = whole.moved_to(generator, images[some], latents[some], some)
+    before = whole.residuals().velocity.copy()
+    for descent in (moved, few):
+        descent.take_steps(2)
+    np.testing.assert_allclose(
+        moved.residuals().log_likelihood, few.residuals().log_likelihood, rtol=1e-3
+    )
+    np.testing.assert_array_equal(whole.residuals().velocity, before)
 
 
 def test_what_is_hidden_is_around_pressed_places_alone(fitted):

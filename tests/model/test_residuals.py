@@ -9,6 +9,7 @@ from anamorph import ShapeAppearanceModel
 from anamorph.geometry import momentum, shoot
 from anamorph.geometry.warps import pull_batch
 from anamorph.model.residuals import ResidualDescent, improve_residuals
+from anamorph.solvers import solve_velocity
 
 _PRECISION = 0.3
 
@@ -172,7 +173,9 @@ def test_the_trace_is_estimated(fitted):
     hessian = np.repeat(descent._here.hessian(np.arange(1)), len(basis), axis=0)
     from anamorph.model.residuals import _multiplied
 
-    solved = descent._observed.solved(hessian, basis, 1e-3)
+    s = generator.settings
+    weights = s.shape_penalty, s.voxel_size
+    solved = solve_velocity(hessian, basis, *weights, weight=_PRECISION, tolerance=1e-3).x
     diagonal = (_multiplied(hessian, basis) * solved).reshape(len(basis), -1).sum(axis=1)
     exact = diagonal.mean() * n_numbers
     assert abs(estimates[0] - exact) < 0.35 * exact

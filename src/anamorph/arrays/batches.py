@@ -111,7 +111,7 @@ class BatchPlanner:
         n_workers = min(n_threads(), at_once)
         most = min(_MOST_IMAGES_PER_PART, _MOST_BYTES_PER_PART // self.image_bytes)
         size = max(1, min(at_once // n_workers, most))
-        parts = [slice(n, min(n + size, n_images)) for n in range(0, n_images, size)]
+        parts = split_evenly(slice(0, n_images), size)
         step = len(parts) if n_workers == n_threads() else n_workers
         rounds = [parts[first : first + step] for first in range(0, len(parts), max(1, step))]
         return [result for some in rounds for result in run_parallel(task, some)]

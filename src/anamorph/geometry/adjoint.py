@@ -61,6 +61,8 @@ class RecordedPath:
     ----------
     displacement : (N, d, *space)
         That of psi, as `shoot` returns it up to rounding.
+    momentum : (N, d, *space)
+        L v.
     """
 
     def __init__(
@@ -77,7 +79,8 @@ class RecordedPath:
         total = paths.sum_over_space(v, self._has_mean)
         self._mean = (total / (n_steps * math.prod(v.shape[2:]))).astype(v.dtype)
         self._steps: list[Array] = [v * v.dtype.type(1 / n_steps)]
-        self._momenta: list[Array] = [self._multiply(v, inverse=False)]
+        self.momentum = self._multiply(v, inverse=False)
+        self._momenta: list[Array] = [self.momentum]
         self._warps: list[Array] = [-self._steps[0]]
         follow(self, n_steps - 1)
         self.displacement = self._warps[-1]
@@ -101,7 +104,13 @@ class RecordedPath:
 
     # ---- the same backwards
 
-    def differentiate(self, covector: Array, which: IntArray | None = None) -> Array:
+    def differentiate(
+        self,
+        covector: Array,
+        which: IntArray | None = None,
+        *,
+        momentum_covector: Array | None = None,
+    ) -> Array:
         """Return the derivative with respect to v of a function of the displacement.
 
         Parameters
@@ -110,6 +119,9 @@ class RecordedPath:
             The derivative of the function with respect to the displacement.
         which : (n,) integers, optional
             The images meant, all by default.
+        momentum_covector : (n, d, *space), optional
+            That with respect to L v besides, of functions that depend on it too. It takes no
+            product with L of its own.
 
         Returns
         -------
@@ -143,6 +155,8 @@ class RecordedPath:
         if self._has_mean:
             step_adjoint += mean_adjoint.reshape(*mean_adjoint.shape, *(1,) * len(self._axes))
         step_adjoint -= warp_adjoint
+        if momentum_covector is not None:
+            momentum_adjoint += momentum_covector
         velocity_adjoint = self._multiply(momentum_adjoint, inverse=False)
         velocity_adjoint += step_adjoint * self._fraction
         return velocity_adjoint

@@ -2,7 +2,9 @@
 
 Latents that were found without a residual warp explain by appearance what is only out of place. So
 both are found in turns: steps of the residual velocity r (`model.residuals`), then of the latents z
-given r. The first turns shoot in half as many steps, but not in fewer than four.
+given r. At first images count for little: warps bring together what is large, and do not get caught
+in details on the way. All turns but the last shoot in half as many steps, but not in fewer than
+four; where that is no quicker, there are but two turns.
 
 A warp may press places to almost nothing for the last of the likelihood there, which no label or
 Jacobian survives. What an image shows around such a place, where a determinant of the warp or of
@@ -12,7 +14,7 @@ of the image is explained as before.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.ndimage import maximum_filter
@@ -24,14 +26,35 @@ from anamorph.geometry.warps import pull_batch
 from anamorph.model.encoding import encode
 from anamorph.model.generator import Generator
 from anamorph.model.posing import PosedGenerator
-from anamorph.model.residuals import ResidualDescent, improve_residuals
+from anamorph.model.residuals import ResidualDescent
 
-_FASTER, _FEWEST_STEPS = (2, 2, 1), 4  # turns, each in so many times fewer steps of shooting
-_N_STEPS = 15  # of residual velocities in a turn, at most
-_MOST_SHOOTINGS = 12  # for the latents of a turn
+
+@dataclass(frozen=True)
+class Turn:
+    """Steps of residual velocities, and of latents before them.
+
+    Attributes
+    ----------
+    trust : float
+        Weight of the log-likelihood.
+    n_steps : int
+        Of residual velocities, at most.
+    is_quick : bool
+        Whether geodesics are shot in fewer steps.
+    """
+
+    trust: float
+    n_steps: int
+    is_quick: bool = True
+
+
+_TURNS = (Turn(0.1, 10), Turn(0.3, 10), Turn(1.0, 10), Turn(1.0, 15, is_quick=False))
+_TURNS_OF_SHORT_PATHS = (Turn(0.1, 8), Turn(1.0, 12, is_quick=False))
+_FASTER, _FEWEST_STEPS = 2, 4  # quick turns shoot in so many times fewer steps, but in so many
+_MOST_SHOOTINGS = 6  # for the latents of a turn
 _LEAST_DETERMINANT = 0.1  # of psi and of its inverse, at voxels
 _RADIUS = 3  # voxels around a pressed place that count as missing, and one more every time
-_MOST_RELEASES, _N_RELEASING_STEPS = 8, 6
+_MOST_RELEASES, _N_RELEASING_STEPS = 8, 5
 
 
 def bend(
@@ -58,60 +81,53 @@ def bend(
     """
     observed, velocity = images.copy(), np.zeros_like(generator.velocity(latents))
     everyone = array_namespace(velocity).arange(len(velocity))
-    descent: ResidualDescent | None = None
-    for faster in _FASTER:
-        quick = _in_fewer_steps(generator, faster)
-        if descent is None:
-            placed = _placed(quick, poses)
-            descent = ResidualDescent(placed, observed, latents, velocity, precision)
-        else:
-            if faster == 1:
-                placed = _placed(generator, poses)
-                _hide_pressed(placed, observed, latents, velocity, everyone, _RADIUS)
-            bent = _placed(quick.bent(velocity), poses)
-            latents = encode(
-                bent, observed, _MOST_SHOOTINGS, start=latents, exact_curvature=False
-            ).latents
-            descent.move_to(_placed(quick, poses), observed, latents)
-        descent.take_steps(_N_STEPS)
-        velocity = descent.residuals().velocity
-    placed = _placed(generator, poses)
-    return latents, _released(placed, observed, latents, velocity, precision)
+    is_short = generator.settings.n_steps <= _FEWEST_STEPS
+    first, *others = _TURNS_OF_SHORT_PATHS if is_short else _TURNS
+    placed = _placed(_in_turn(generator, first), poses)
+    descent = ResidualDescent(placed, observed, latents, velocity, precision)
+    descent.take_steps(first.n_steps)
+    for turn in others:
+        velocity, here = descent.residuals().velocity, _in_turn(generator, turn)
+        if not turn.is_quick:
+            placed = _placed(generator, poses)
+            _hide_pressed(placed, observed, latents, velocity, everyone, _RADIUS)
+        bent = _placed(here.bent(velocity), poses)
+        latents = encode(
+            bent, observed, _MOST_SHOOTINGS, start=latents, exact_curvature=False
+        ).latents
+        descent = descent.moved_to(_placed(here, poses), observed, latents, everyone)
+        descent.take_steps(turn.n_steps)
+    return latents, _released(_placed(generator, poses), observed, latents, descent)
 
 
 def _placed(generator: Generator, poses: Float64Array | None) -> Generator:
     return generator if poses is None else PosedGenerator.of(generator, poses)
 
 
-def _in_fewer_steps(generator: Generator, factor: int) -> Generator:
-    """Return what a model says when geodesics are shot in so many times fewer steps."""
+def _in_turn(generator: Generator, turn: Turn) -> Generator:
+    """Return what a model says in a turn."""
     s = generator.settings
-    n_steps = min(s.n_steps, max(_FEWEST_STEPS, s.n_steps // factor))
-    return replace(generator, settings=replace(s, n_steps=n_steps))
+    fewer = min(s.n_steps, max(_FEWEST_STEPS, s.n_steps // _FASTER))
+    n_steps = fewer if turn.is_quick else s.n_steps
+    settings = replace(s, n_steps=n_steps, decimation=turn.trust * s.decimation)
+    return replace(generator, settings=settings)
 
 
 def _released(
-    generator: Generator,
-    observed: Array,
-    latents: Float64Array,
-    velocity: Array,
-    precision: float,
+    generator: Generator, observed: Array, latents: Float64Array, descent: ResidualDescent
 ) -> Array:
     """Return velocities after steps without what is pressed too far; what resists stays."""
-    velocity, which = velocity.copy(), array_namespace(velocity).arange(len(velocity))
+    velocity = descent.residuals().velocity.copy()
+    which = array_namespace(velocity).arange(len(velocity))
     for number in range(_MOST_RELEASES):
-        radius = _RADIUS + number
-        which = _hide_pressed(generator, observed, latents, velocity, which, radius)
-        if not len(which):
+        pressed = _hide_pressed(generator, observed, latents, velocity, which, _RADIUS + number)
+        if not len(pressed):
             break
-        velocity[which] = improve_residuals(
-            generator.only(which),
-            observed[which],
-            latents[which],
-            velocity[which],
-            precision,
-            _N_RELEASING_STEPS,
-        ).velocity
+        some = beside(which, np.flatnonzero(np.isin(to_host(which), to_host(pressed))))
+        which, here = pressed, generator.only(pressed)
+        descent = descent.moved_to(here, observed[which], latents[which], some)
+        descent.take_steps(_N_RELEASING_STEPS)
+        velocity[which] = descent.residuals().velocity
     return velocity
 
 

@@ -6,9 +6,10 @@ modes and a precision tau that a fit learns. The residual of an image maximises
     ln p(f | z, r) - tau r'Lr / 2
 
 by quasi-Newton steps: exact gradients come from adjoint shooting, and the metric is that of
-Gauss-Newton for small warps, H + tau L, whose systems multigrid solves (Algorithm 6). It
-underestimates the curvature of large warps, where a change of the initial velocity changes the
-whole path; pairs of steps and changes of the gradient correct it (`solvers.quasi_newton`).
+Gauss-Newton for small warps, H + tau L (Algorithm 6), whose inverse is taken for a V-cycle of
+multigrid. The metric underestimates the curvature of large warps, where a change of the initial
+velocity changes the whole path; pairs of steps and changes of the gradient correct it
+(`solvers.quasi_newton`).
 
 tau is re-estimated by EM. With the posterior covariance of r, (H + tau L)^-1,
 
@@ -21,6 +22,7 @@ grow beyond all bounds. It is estimated by one random field of signs (Hutchinson
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import cast
 
@@ -34,16 +36,16 @@ from anamorph.geometry.warps import slope_batch
 from anamorph.likelihoods.base import Derivatives
 from anamorph.model.generator import Generator, slack, working_bytes
 from anamorph.model.settings import Settings
-from anamorph.solvers import solve_velocity
+from anamorph.solvers import VelocityPreconditioner, solve_velocity
 from anamorph.solvers.quasi_newton import PairMemory, dot, each
 
 _LONGEST_STEP = 1.0  # voxels that a step may change a velocity by
 _LONGER = 1.2  # after one that was taken
 _SHORTER = 0.5  # of a step that was refused
 _N_PAIRS = 12
-_N_OTHER_FIELDS = 8  # velocities, gradients and steps
+_N_OTHER_FIELDS = 11  # velocities, momenta, gradients and steps
 _METRIC_AGE = 5  # steps after which the metric is found anew
-_SOLVER_TOLERANCE, _TRACE_TOLERANCE = 0.9, 0.02  # of the metric: what multigrid starts with
+_TRACE_TOLERANCE = 0.02
 # Images whose last steps gain less each than this share of what all have gained rest until latents
 # change. More steps would still raise the value, but hardly bring labels closer together.
 _LEAST_GAIN = 1e-3
@@ -93,6 +95,8 @@ class _Observed:
     images : (N, C, *space)
     modes : (N, d, *space)
         Wv z.
+    momentum : (N, d, *space)
+        L Wv z.
     appearance : (N, C, *space)
         mu + Wa z.
     precision : float
@@ -102,8 +106,19 @@ class _Observed:
     generator: Generator
     images: Array
     modes: Array
+    momentum: Array
     appearance: Array
     precision: float
+
+    @classmethod
+    def at(
+        cls, generator: Generator, images: Array, latents: Float64Array, precision: float
+    ) -> _Observed:
+        """Return images at their latents."""
+        s, modes = generator.settings, generator.velocity(latents)
+        momentum = multiply_operator(modes, s.shape_penalty, s.voxel_size, inverse=False)
+        appearance = generator.appearance(latents)
+        return cls(generator, images, modes, momentum, appearance, precision)
 
     def only(self, which: IntArray) -> _Observed:
         """Return some of the images."""
@@ -113,28 +128,34 @@ class _Observed:
             self.generator.only(which),
             self.images[which],
             self.modes[which],
+            self.momentum[which],
             self.appearance[which],
             self.precision,
         )
 
-    def penalised(self, fields: Array) -> Array:
-        """Return tau L times fields."""
-        s = self.generator.settings
-        product = multiply_operator(fields, s.shape_penalty, s.voxel_size, inverse=False)
-        return product * product.dtype.type(self.precision)
 
-    def solved(self, hessian: Array, fields: Array, tolerance: float) -> Array:
-        """Return (H + tau L)^-1 times fields, to a tolerance."""
-        s = self.generator.settings
-        solution = solve_velocity(
-            hessian,
-            fields,
-            s.shape_penalty,
-            s.voxel_size,
-            weight=self.precision,
-            tolerance=tolerance,
-        )
-        return solution.x
+class _Metric:
+    """H + tau L of some images, and about its inverse.
+
+    Parameters
+    ----------
+    hessian : (n, P, *space)
+        H, packed.
+    settings : Settings
+    precision : float
+        tau.
+    """
+
+    def __init__(self, hessian: Array, settings: Settings, precision: float) -> None:
+        self.hessian, self._settings, self._precision = hessian, settings, precision
+        weights = settings.shape_penalty, settings.voxel_size, precision
+        self.precondition = VelocityPreconditioner(hessian, *weights)
+
+    def only(self, which: IntArray) -> _Metric:
+        """Return that of some of the images."""
+        if len(which) == len(self.hessian):
+            return self
+        return _Metric(self.hessian[which], self._settings, self._precision)
 
 
 class ResidualDescent:
@@ -161,43 +182,57 @@ class ResidualDescent:
         velocity: Array,
         precision: float,
     ) -> None:
-        modes, appearance = generator.velocity(latents), generator.appearance(latents)
-        self._observed = _Observed(generator, images, modes, appearance, precision)
+        self._observed = _Observed.at(generator, images, latents, precision)
         xp = array_namespace(velocity)
         self._memory = PairMemory(_N_PAIRS, len(images))
         self._gained: Float64Array = xp.zeros(len(images))
         self._longest: Float64Array = xp.full(len(images), _LONGEST_STEP)
         self._improved: BoolArray = xp.zeros(len(images), bool)
+        self._stiffness: Float64Array = xp.zeros(len(images))  # tau s'Ls of the last step s
         self._here = _Visit(self._observed, velocity)
 
-    def move_to(self, generator: Generator, images: Array, latents: Float64Array) -> None:
-        """Continue with other latents of the same images, or with other voxels missing.
+    def moved_to(
+        self, generator: Generator, images: Array, latents: Float64Array, which: IntArray
+    ) -> ResidualDescent:
+        """Return how some images continue with other latents, or with other voxels missing.
 
-        What earlier steps have taught about curvature is kept.
+        What earlier steps have taught about their curvature is kept.
+
+        Parameters
+        ----------
+        generator, images, latents
+            Of these n images.
+        which : (n,) integers
+            Their numbers among those before.
         """
-        modes, appearance = generator.velocity(latents), generator.appearance(latents)
-        precision = self._observed.precision
-        self._observed = _Observed(generator, images, modes, appearance, precision)
-        self._here = _Visit(self._observed, self._here.velocity)
+        few = copy(self)
+        few._memory = self._memory.only(which)
+        for name in ("_gained", "_longest", "_improved", "_stiffness"):
+            setattr(few, name, getattr(self, name)[which])
+        few._observed = _Observed.at(generator, images, latents, self._observed.precision)
+        few._here = _Visit(few._observed, self._here.velocity[which])
+        return few
 
     def take_steps(self, n_steps: int) -> None:
         """Take at most so many steps; an image takes fewer once it gains little by them."""
         xp = array_namespace(self._here.velocity)
         active: IntArray = xp.arange(len(self._here.velocity))
         gains: list[Float64Array] = []
+        generator = self._observed.generator
         for number in range(n_steps):
             if number % _METRIC_AGE == 0:
                 hessian = self._here.hessian(active)
-            gains.append(self._step(active, hessian))
+                metric = _Metric(hessian, generator.settings, self._observed.precision)
+            gains.append(self._step(active, metric))
             self._gained += gains[-1]
             if number + 1 < _N_LAST_STEPS:
                 continue
             recent = xp.stack(gains[-_N_LAST_STEPS:]).sum(axis=0)
             is_useful = recent > _LEAST_GAIN * _N_LAST_STEPS * self._gained
             kept = np.flatnonzero(is_useful[active])
-            active, hessian = active[kept], hessian[kept]
-            if not len(active):
+            if not len(kept):
                 break
+            active, metric = active[kept], metric.only(kept)
 
     def residuals(self) -> Residuals:
         """Return where the images are now."""
@@ -216,35 +251,40 @@ class ResidualDescent:
         draws = np.random.default_rng(seed).integers(0, 2, shape[1:]) * 2 - 1
         signs = xp.asarray(np.broadcast_to(draws.astype(np.float32), shape).copy())
         hessian = self._here.hessian(xp.arange(shape[0]))
-        solved = self._observed.solved(hessian, signs, _TRACE_TOLERANCE)
+        s, precision = self._observed.generator.settings, self._observed.precision
+        weights = s.shape_penalty, s.voxel_size
+        solved = solve_velocity(
+            hessian, signs, *weights, weight=precision, tolerance=_TRACE_TOLERANCE
+        ).x
         return np.maximum(dot(_multiplied(hessian, signs), solved), 0)
 
-    def _step(self, active: IntArray, hessian: Array) -> Float64Array:
+    def _step(self, active: IntArray, metric: _Metric) -> Float64Array:
         """Try a step of some images, and keep it where it is no worse; return the gain, (N,).
 
         Parameters
         ----------
         active : (n,) integers
             The images that take it.
-        hessian : (n, P, *space)
-            H of the metric, packed.
+        metric : _Metric
+            Theirs.
         """
         here, observed = self._here, self._observed.only(active)
 
-        def solve(fields: Array) -> Array:
-            return observed.solved(hessian, fields, _SOLVER_TOLERANCE)
-
-        def multiply(fields: Array) -> Array:
-            return _multiplied(hessian, fields) + observed.penalised(fields)
+        def curvature(last_step: Array) -> Float64Array:
+            along = dot(last_step, _multiplied(metric.hessian, last_step))
+            return along + self._stiffness[active]
 
         velocity, gradient, longest = (
             field[active] for field in (here.velocity, here.gradient, self._longest)
         )
-        direction = self._memory.direction(gradient, solve, multiply, active)
+        direction = self._memory.direction(gradient, metric.precondition, curvature, active)
         length = _longest_vector(direction)
         factor = np.minimum(1, longest / np.maximum(length, 1e-12))
         trial = _Visit(observed, velocity - each(factor, direction) * direction)
-        self._memory.learn(trial.velocity - velocity, trial.gradient - gradient, active)
+        step = trial.velocity - velocity
+        self._memory.learn(step, trial.gradient - gradient, active)
+        product = dot(step, trial.momentum - here.momentum[active])
+        self._stiffness[active] = observed.precision * product
         gain = trial.value - here.value[active]
         accepted = gain >= -slack(here.log_likelihood[active])
         self._longest[active] = np.where(
@@ -269,6 +309,8 @@ class _Visit:
         As in `Residuals`.
     prior : (N,)
         tau r'Lr / 2.
+    momentum : (N, d, *space)
+        L (Wv z + r).
     gradient : (N, d, *space)
         That of minus the value, exactly.
     """
@@ -279,14 +321,14 @@ class _Visit:
         xp = array_namespace(velocity)
         total = xp.ascontiguousarray(observed.modes + velocity)
         path = RecordedPath(total, s.shape_penalty, s.voxel_size, s.n_steps)
-        self.displacement = path.displacement
+        self.displacement, self.momentum = path.displacement, path.momentum
         appearance = observed.appearance
         self._warped = generator.warped_derivatives(appearance, self.displacement, observed.images)
-        penalised = observed.penalised(velocity)
-        self.prior = 0.5 * dot(velocity, penalised)
+        self.prior = 0.5 * observed.precision * dot(velocity, path.momentum - observed.momentum)
         places = cast(Array, generator.placed(self.displacement))
         slopes = generator.unplaced(slope_batch(appearance, self._warped.gradient, places))
-        self.gradient = path.differentiate(slopes) + penalised
+        scaled = velocity * velocity.dtype.type(observed.precision)
+        self.gradient = path.differentiate(slopes, momentum_covector=scaled)
 
     @property
     def log_likelihood(self) -> Float64Array:
@@ -319,7 +361,7 @@ class _Visit:
             changed[mine] = found[theirs]
             return changed
 
-        for name in ("velocity", "displacement", "prior", "gradient"):
+        for name in ("velocity", "displacement", "prior", "momentum", "gradient"):
             setattr(self, name, merged(getattr(self, name), getattr(other, name)))
         own, found = self._warped, other._warped
         self._warped = Derivatives(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -37,6 +38,12 @@ class PairMemory:
         self._n_fields = n_fields
         self._pairs: deque[Pair] = deque(maxlen=n_pairs)
 
+    def only(self, which: IntArray) -> PairMemory:
+        """Return what is remembered of some of the fields."""
+        few = PairMemory(cast(int, self._pairs.maxlen), len(which))
+        few._pairs.extend(_gathered(pair, which) for pair in self._pairs)
+        return few
+
     def learn(self, step: Array, change: Array, which: IntArray) -> None:
         """Remember steps (n, ...) of some fields, and by how much their gradients changed.
 
@@ -63,7 +70,7 @@ class PairMemory:
         self,
         gradient: Array,
         solve: Callable[[Array], Array],
-        multiply: Callable[[Array], Array],
+        curvature: Callable[[Array], Float64Array],
         which: IntArray,
     ) -> Array:
         """Return what to subtract, (n, ...): the inverse of the corrected metric times gradients.
@@ -73,8 +80,8 @@ class PairMemory:
         gradient : (n, ...)
         solve : callable
             Multiplies fields by the inverse of the metric, about.
-        multiply : callable
-            Multiplies fields by the metric.
+        curvature : callable
+            Returns s'Ms, (n,), of the newest step s, where M is the metric.
         which : (n,) integers
             The fields whose gradients these are.
         """
@@ -85,7 +92,7 @@ class PairMemory:
             rest -= each(shares[-1], rest) * change
         found = solve(rest)
         if pairs:
-            found = each(_scale(pairs[-1], multiply), found) * found
+            found = each(_scale(pairs[-1], curvature), found) * found
         for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
             found += each(share - inverse * dot(change, found), found) * step
         return found
@@ -106,11 +113,11 @@ def _scattered(part: Array, which: IntArray, n_fields: int) -> Array:
     return whole
 
 
-def _scale(pair: Pair, multiply: Callable[[Array], Array]) -> Float64Array:
+def _scale(pair: Pair, curvature: Callable[[Array], Float64Array]) -> Float64Array:
     """Return by how much the metric overestimates steps, from the newest pair that tells."""
     step, _, inverse = pair
     xp = array_namespace(step)
-    ratio = np.clip(dot(step, multiply(step)) * inverse, _SMALLEST_SCALE, _LARGEST_SCALE)
+    ratio = np.clip(curvature(step) * inverse, _SMALLEST_SCALE, _LARGEST_SCALE)
     scale: Float64Array = xp.where(inverse > 0, ratio, 1.0)
     return scale
 

@@ -21,13 +21,15 @@ from anamorph.geometry.operators import FIELD_WEIGHTS, VELOCITY_WEIGHTS
 from anamorph.kernels.threads import n_threads, run_parallel
 from anamorph.solvers.multigrid import conjugate_gradients, multigrid
 from anamorph.solvers.system_operator import Regulariser, SystemOperator
-from anamorph.solvers.systems import Field, FieldBlocks, Systems, check_systems
+from anamorph.solvers.systems import (
+    Field,
+    FieldBlocks,
+    Systems,
+    check_systems,
+    is_sooner_on_host,
+)
 
 logger = logging.getLogger("anamorph")
-
-# Systems of fewer numbers are solved sooner by the processor than by a GPU, whose kernels would
-# take longer to be launched than to run.
-_SMALLEST_ON_DEVICE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def _solve(
         raise ValueError(f"tolerance must be positive and finite, got {tolerance!r}")
     if not isinstance(max_cycles, int) or max_cycles < 1:
         raise ValueError(f"max_cycles must be an integer >= 1, got {max_cycles!r}")
-    if is_on_device(gradient) and gradient.size < _SMALLEST_ON_DEVICE:
+    if is_sooner_on_host(gradient):
         hessian, start = to_host(hessian), to_host(start)
         on_host = to_host(gradient)
         solution = _solve(hessian, on_host, regulariser, weight, tolerance, start, max_cycles)

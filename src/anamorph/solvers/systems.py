@@ -41,6 +41,9 @@ _SMALLEST_BLOCK = 1 << 13
 _SHARE_OF_DEVICE = 4
 _BYTES_PER_VOXEL = 256
 _MOST_NUMBERS = 1 << 30  # of Hessians on a GPU, whose kernels count the padded ones in 32 bits
+# Systems of fewer numbers are solved sooner by the processor than by a GPU, whose kernels would
+# take longer to be launched than to run.
+_SMALLEST_ON_DEVICE = 1 << 18
 # Negative entries below this, relative to the largest, are rounding errors of the caller.
 _ROUNDING = 1e-5
 
@@ -183,6 +186,11 @@ class Systems:
             return [slice(*slab) for slab in slabs(k, -(-n_voxels // max(1, most)))]
         count = max(n_voxels // _LARGEST_BLOCK, min(n_threads(), n_voxels // _SMALLEST_BLOCK))
         return [slice(*slab) for slab in slabs(k, count)] if k else []
+
+
+def is_sooner_on_host(fields: Array) -> bool:
+    """Tell whether systems are on a GPU, and so small that a processor solves them sooner."""
+    return is_on_device(fields) and fields.size < _SMALLEST_ON_DEVICE
 
 
 def check_systems(
