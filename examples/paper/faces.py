@@ -128,7 +128,7 @@ def _of_every(number: int, photographs: Faces) -> NDArray[np.bool_]:
 def _fit(experiment: Experiment, training: Faces, checkpoint: Path) -> ShapeAppearanceModel:
     """Fit a model with the settings of the paper, whose pixels were a third as wide."""
     arguments = preset("faces") | {"channel_axis": -1, "voxel_size": (3.0, 3.0)}
-    arguments |= {"shape_penalty": (1e-3, 0.0, 16.0, 1.0, 1.0)}  # a quarter of the preset's
+    arguments |= {"shape_penalty": (1e-3, 0.0, 16.0, 1.0, 1.0)}  # not the preset's
     arguments |= {"n_components": 32, "n_iter": 12}
     if experiment.is_small:
         arguments |= {"n_components": 4, "n_iter": 2}
