@@ -30,7 +30,7 @@ _LEAST_ENERGY = 1e-16  # below, images are constant but for rounding
 _MOST_IMAGES = 64  # that are looked at, evenly spread over all of them
 # Powers of the size of voxels in weights of size, stretching and bending of scalar fields, and of
 # size, stretching, bending, elasticity and divergence of velocities in voxels: see
-# `geometry.penalties`.
+# `geometry.operators`.
 _FIELD_POWERS = (0, 2, 4)
 _VELOCITY_POWERS = (-2, 0, 2, 0, 0)
 
