@@ -192,8 +192,9 @@ class PosedGenerator(Generator):
         )
         n_outside = (outside & ~np.isnan(images)).sum(axis=tuple(range(2, images.ndim)))
         log_all = np.log(deviations(images, self.unresolved)[1])
-        units: Float64Array = n_outside * log_all + n_inside * (log_all - np.log(inside))
-        return units.sum(axis=1)
+        units = n_outside * log_all + n_inside * (log_all - np.log(inside))
+        total: Float64Array = units.sum(axis=1)
+        return total
 
     def _background(self, like: Array) -> Array:
         """Return the appearance of the background, (C, 1, ...)."""
