@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from anamorph import ShapeAppearanceModel, preset
-from examples.warps.landmarks import Array, spreads
+from examples.warps.landmarks import Array, spreads, spreads_by
 
 _LANDMARKS = Path(__file__).with_name("faces_landmarks.csv")
 
@@ -51,9 +51,9 @@ def main() -> None:
     images, marks = faces(options.data, options.expression)
     settings = preset("faces") | {"n_components": options.components, "channel_axis": -1}
     model = ShapeAppearanceModel(random_state=0, residual=options.residual, **settings).fit(images)
-    for name, (plain, similar) in spreads(model, images, marks).items():
-        if name == "modes" or options.residual != "none":
-            print(f"{name}: {plain:.3f}, without similarity {similar:.3f}", flush=True)
+    found = {"modes, latents of the fit": spreads_by(model, model.latents_, marks)}
+    for name, (plain, similar) in (found | spreads(model, images, marks)).items():
+        print(f"{name}: {plain:.3f}, without similarity {similar:.3f}", flush=True)
 
 
 if __name__ == "__main__":

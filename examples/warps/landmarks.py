@@ -81,13 +81,20 @@ def without_similarity(points: Array) -> Array:
 def spreads(model: ShapeAppearanceModel, images: Array, marks: Array) -> dict[str, Array]:
     """Return both spreads relative to before, by modes and, if there are any, residual warps."""
     encoded = model.encode(images, residual=model.settings_.has_residuals)
-    found = {}
-    for name, residuals in (("modes", None), ("modes and residual", encoded.residuals)):
-        warps = model.displacement(encoded.latents, residuals=residuals)
-        there = np.array([move_points(warp, some) for warp, some in zip(warps, marks, strict=True)])
-        pairs = ((there, marks), (without_similarity(there), without_similarity(marks)))
-        found[name] = np.array([spread(after) / spread(before) for after, before in pairs])
+    found = {"modes": spreads_by(model, encoded.latents, marks)}
+    if encoded.residuals is not None:
+        found["modes and residual"] = spreads_by(model, encoded.latents, marks, encoded.residuals)
     return found
+
+
+def spreads_by(
+    model: ShapeAppearanceModel, latents: Array, marks: Array, residuals: Array | None = None
+) -> Array:
+    """Return both spreads relative to before, by the warps of latents and residual velocities."""
+    warps = model.displacement(latents, residuals=residuals)
+    there = np.array([move_points(warp, some) for warp, some in zip(warps, marks, strict=True)])
+    pairs = ((there, marks), (without_similarity(there), without_similarity(marks)))
+    return np.array([spread(after) / spread(before) for after, before in pairs])
 
 
 def main() -> None:
@@ -100,8 +107,7 @@ def main() -> None:
     for when in ("none", "after", "inside"):
         model = ShapeAppearanceModel(5, random_state=0, residual=when).fit(images)
         for name, (plain, similar) in spreads(model, images, marks).items():
-            if name == "modes" or when != "none":
-                print(f"residual={when}, {name}: {plain:.3f}, without similarity {similar:.3f}")
+            print(f"residual={when}, {name}: {plain:.3f}, without similarity {similar:.3f}")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,10 @@ def test_they_explain_what_modes_cannot(request, images, when):
     assert bent < 0.7 * error(model, images)
     precision, noise = model.generator_.parameters.residual
     assert 1e-4 < precision < 1e3
-    assert noise == pytest.approx(1 / bent, rel=0.5)
+    if when == "inside":
+        assert noise == pytest.approx(1 / bent, rel=0.5)
+    else:  # more of it than is left
+        assert noise < 1 / bent
 
 
 @pytest.mark.parametrize("when", ["inside", "after"])
@@ -157,6 +160,18 @@ def test_points_that_correspond_come_closer(when):
     found = spreads(model, drawings, marks)
     assert (found["modes"] < [0.6, 0.95]).all()
     assert (found["modes and residual"] < found["modes"]).all()
+
+
+def test_alike_residuals_of_neighbours_count_less():
+    """Warps that took every voxel at its word took landmarks of faces from .84 to .95."""
+    drawings, _ = drawn(12, seed=1)
+    model = ShapeAppearanceModel(6, n_iter=6, residual="after", random_state=0).fit(drawings)
+    share, parameters = model.settings_.independent_share, model.generator_.parameters
+    assert share < 1
+    noise = parameters.residual[1:]
+    bent = model.inverse_transform(model.latents_, residuals=model.residuals_)
+    own = 1 / np.mean((bent - drawings) ** 2)
+    assert (noise < 1.05 * share * own).all()
 
 
 def test_folds_of_residual_warps_are_told(images, inside):

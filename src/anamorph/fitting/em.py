@@ -273,6 +273,8 @@ class Fit:
         likelihood is given. Residual warps that were found inside of the fit take their last steps
         before, and others their steps after: with as much noise as images have that the fit does
         not know, or these warps would explain what only the images of the fit have learnt to show.
+        Residuals of neighbouring voxels are alike: each counts as the share that is independent, or
+        warps would explain what is alike in them.
         """
         if self.settings.residual == INSIDE:
             return self._with_weight(self._with_residuals(state, n_rounds=1))
@@ -280,6 +282,8 @@ class Fit:
         if not self.settings.has_residuals:
             return weighted
         known = weighted.parameters.noise_precision / state.parameters.noise_precision
+        if self.settings.likelihood.has_noise and weighted.independent_share is not None:
+            known = weighted.independent_share * known
         bent = self._with_residuals(state, _RESIDUAL_ROUNDS, known)
         learnt = replace(weighted.parameters, residual=bent.parameters.residual)
         return replace(weighted, parameters=learnt)

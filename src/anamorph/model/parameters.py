@@ -36,7 +36,7 @@ class Parameters:
         each channel.
     residual : (1 + C,), optional
         Of models with residual warps: their precision tau, relative to L, and the precision of the
-        noise that is left with them.
+        noise that they expect.
     warp_version : int
         Changes whenever the warp Wv z of given latents does: not by orthogonalisation, which
         leaves Wv z as it is.
