@@ -292,6 +292,29 @@ def test_more_iterations_continue_on_the_finest_grid(tmp_path):
     assert model.origin_.level_begins == (0, 2)
 
 
+@pytest.mark.parametrize(("n_iter", "n_done"), [(5, 5), (4, 4), (2, 4)])
+def test_fewer_iterations_than_were_planned_are_told_of_the_whole_fit(
+    tmp_path, caplog, n_iter, n_done
+):
+    """A coarse grid that is left sooner than planned is nothing to warn of."""
+    images, path = discs((16, 12)), tmp_path / "fit.checkpoint"
+
+    def stop(progress):
+        if progress.n_done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ShapeAppearanceModel(2, **OPTIONS, n_iter=20, levels=2).fit(
+            images, checkpoint=path, callback=stop
+        )
+    model = ShapeAppearanceModel(2, **OPTIONS, n_iter=n_iter, levels=2)
+    model.fit(images, checkpoint=path)
+    assert len(model.objective_) == n_done
+    words = "was written after iteration 4, and the fit was to end after 2: the model is the one"
+    assert ("was to end after" in caplog.text) == (n_done > n_iter)
+    assert (words in caplog.text) == (n_done > n_iter)
+
+
 @pytest.mark.parametrize("begins", ["x", [1], [0, 3, 2], [0, 1.5], []])
 def test_damaged_beginnings_of_grids(tmp_path, begins):
     images, path = discs((16, 12)), tmp_path / "checkpoint"

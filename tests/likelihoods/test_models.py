@@ -147,6 +147,20 @@ def test_negative_counts_are_refused(counts, tmp_path):
         FileImages(sorted(tmp_path.glob("*.npy")), "poisson").check(for_fit=True)
 
 
+def test_counts_beyond_all_rates_are_refused(counts, tmp_path):
+    """Their latents would be 0 and their evidence NaN, without a word."""
+    model = ShapeAppearanceModel(1, likelihood="poisson", n_iter=1).fit(counts)
+    for factor in (1e9, 1e12, 1e20, 1e37):
+        with pytest.raises(ImageError, match=r"up to 4\.8e8: divide larger ones by a number"):
+            model.encode(counts * factor)
+    np.save(tmp_path / "counts.npy", (counts[0] * 1e12).astype(np.float32))
+    with pytest.raises(ImageError, match=r"up to 4\.8e8"):
+        model.transform([tmp_path / "counts.npy"])
+    encoded = model.encode(counts * (4.8e8 / counts.max()))
+    assert np.isfinite(encoded.log_evidence).all()
+    assert encoded.latents.any()
+
+
 @pytest.mark.parametrize("most", [3.0, 300.0, 30_000.0])
 def test_steps_that_overshoot_are_held_back_for_counts_of_any_size(most):
     """From rates of 0.01 to some thousands: the objective rises, and nothing blows up."""

@@ -133,3 +133,18 @@ def test_latents_and_residual_warps_together_explain_more(fitted):
     alone.take_steps(45)
     one_after_the_other = value(latents, alone.residuals().velocity)
     assert value(found, velocity).mean() > one_after_the_other.mean()
+
+
+def test_an_image_is_bent_alone_as_in_company(fitted):
+    """Images that rest while others take steps forget nothing of what they have learnt."""
+    generator, _, _ = fitted
+    images = blobs((16, 20), 9)[:, None]
+    images[::2] += 0.1 * np.random.default_rng(0).standard_normal(images[::2].shape)
+    images = images.astype(np.float32)
+    start = np.zeros((len(images), 1))
+    latents, velocity = bend(generator, images, start, _PRECISION)
+    for n in range(len(images)):
+        some = slice(n, n + 1)
+        own, alone = bend(generator, images[some], start[some], _PRECISION)
+        np.testing.assert_allclose(own, latents[some], atol=0.01)
+        np.testing.assert_allclose(alone, velocity[some], atol=0.02)

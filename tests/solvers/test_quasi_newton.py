@@ -91,3 +91,24 @@ def test_fields_that_rest_learn_nothing_and_the_others_forget_nothing(problem):
     expected = direction(alone, np.arange(2), moving)
     np.testing.assert_allclose(direction(together, moving, moving), expected, rtol=1e-10)
     np.testing.assert_allclose(direction(together, ALL, ALL)[moving], expected, rtol=1e-10)
+
+
+def test_a_field_that_rests_while_others_take_many_steps_continues_as_alone(problem):
+    matrices, sides = problem
+    draws = np.random.default_rng(3)
+    n_pairs, resting, moving = 2, np.array([1]), np.array([0, 2])
+    together, alone = PairMemory(n_pairs, 3), PairMemory(n_pairs, 1)
+    for number in range(n_pairs + 4):
+        step = draws.standard_normal(sides.shape)
+        change = multiplied(matrices, step)
+        some = ALL if number < 3 else moving
+        together.learn(step[some], change[some], some)
+        if number < 3:
+            alone.learn(step[resting], change[resting], np.arange(1))
+
+    def direction(memory, which):
+        return memory.direction(sides[resting], lambda x: x, lambda x: dot(x, x), which)
+
+    expected = direction(alone, np.arange(1))
+    np.testing.assert_allclose(direction(together, resting), expected, rtol=1e-12)
+    np.testing.assert_allclose(direction(together.only(resting), np.arange(1)), expected, rtol=1e-12)

@@ -189,12 +189,6 @@ def run_fit(
     if state is not None and state is not start:
         n_done = len(state.objective)
         logger.info("Resuming from %s, after %d iterations", checkpoints, n_done)
-        if n_done > ending.n_iter:
-            logger.warning(
-                "%s was written after iteration %d, and the fit was to end after %d: the model is "
-                "the one after %d; remove the checkpoint to start again",
-                *(checkpoints, n_done, ending.n_iter, n_done),
-            )
         if ending.is_reached(state.objective, state.level_begins[-1]):
             fit.turn_latents(state)  # no iteration follows that would
     elif state is None:
@@ -202,6 +196,13 @@ def run_fit(
             state = fit.start(fit.sites.ask("moments"), seed)
         if checkpoints is not None:
             checkpoints.write(state)
+    n_done = len(state.objective)
+    if is_last and n_done > ending.n_iter:  # a coarser grid only leaves it sooner
+        logger.warning(
+            "%s was written after iteration %d, and the fit was to end after %d: the model is "
+            "the one after %d; remove the checkpoint to start again",
+            *(checkpoints, n_done, ending.n_iter, n_done),
+        )
     begin = state.level_begins[-1]
     iterations = fit.iterate(state)
     while not ending.is_reached(state.objective, begin):

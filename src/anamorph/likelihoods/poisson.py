@@ -85,10 +85,16 @@ class Poisson(IndependentChannels):
     shape_loading = 1e-4
     least_curvature = 1e-2
     value_range = (0.0, np.inf)
-    range_words = "values of 0 or more"
+    range_words = "values of 0 or more (and up to 4.8e8: divide larger ones by a number)"
     range_advice = "set negative ones to 0 or NaN, or use likelihood='gaussian'"
     scales_integers = False
     accepts_constant = True
+
+    def accepts(
+        self, lowest: float | np.floating, highest: float | np.floating, slack: float = 0.0
+    ) -> bool:
+        """Tell whether there are rates for all counts: see `_MOST`."""
+        return super().accepts(lowest, highest, slack) and bool(highest <= np.exp(_MOST))
 
     @staticmethod
     @formula

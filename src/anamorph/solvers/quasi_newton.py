@@ -7,7 +7,6 @@ a batch has pairs and a scale of its own.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -24,7 +23,10 @@ _SMALLEST_SCALE, _LARGEST_SCALE = 1e-3, 3.0  # of the metric's inverse
 
 
 class PairMemory:
-    """Pairs of steps and changes of the gradient, (N, ...) each.
+    """The last pairs of steps and changes of the gradient of each of N fields.
+
+    Each field fills a ring of its own: one that rests while others take steps forgets nothing, and
+    continues as it would have done alone.
 
     Parameters
     ----------
@@ -35,13 +37,18 @@ class PairMemory:
     """
 
     def __init__(self, n_pairs: int, n_fields: int) -> None:
-        self._n_fields = n_fields
-        self._pairs: deque[Pair] = deque(maxlen=n_pairs)
+        self._n_pairs, self._n_fields = n_pairs, n_fields
+        self._most_known = 0  # pairs of a field
+        self._rings: Pair | None = None  # (n_pairs, N, ...) each, 0 where nothing is known yet
+        self._n_learnt: IntArray | None = None  # (N,)
 
     def only(self, which: IntArray) -> PairMemory:
         """Return what is remembered of some of the fields."""
-        few = PairMemory(cast(int, self._pairs.maxlen), len(which))
-        few._pairs.extend(_gathered(pair, which) for pair in self._pairs)
+        few = PairMemory(self._n_pairs, len(which))
+        if self._rings is not None and self._n_learnt is not None:
+            steps, changes, inverses = self._rings
+            few._rings = steps[:, which], changes[:, which], inverses[:, which]
+            few._n_learnt, few._most_known = self._n_learnt[which], self._most_known
         return few
 
     def learn(self, step: Array, change: Array, which: IntArray) -> None:
@@ -60,11 +67,16 @@ class PairMemory:
         least = _LEAST_CURVATURE * np.sqrt(dot(step, step) * dot(change, change))
         is_known = product > least
         inverse: Float64Array = xp.where(is_known, 1 / xp.where(is_known, product, 1), 0)
-        if len(which) < self._n_fields:
-            step = _scattered(step, which, self._n_fields)
-            change = _scattered(change, which, self._n_fields)
-            inverse = _scattered(inverse, which, self._n_fields).astype(np.float64)
-        self._pairs.append((step, change, inverse))
+        if self._rings is None or self._n_learnt is None:
+            shape = (self._n_pairs, self._n_fields, *step.shape[1:])
+            empty = (xp.zeros(shape, field.dtype) for field in (step, change))
+            self._rings = (*empty, xp.zeros(shape[:2], np.float64))
+            self._n_learnt = xp.zeros(self._n_fields, np.intp)
+        place = self._n_learnt[which] % self._n_pairs
+        for ring, newest in zip(self._rings, (step, change, inverse), strict=True):
+            ring[place, which] = newest
+        self._n_learnt[which] += 1
+        self._most_known = min(self._most_known + 1, self._n_pairs)
 
     def direction(
         self,
@@ -85,32 +97,23 @@ class PairMemory:
         which : (n,) integers
             The fields whose gradients these are.
         """
-        pairs = [_gathered(pair, which) for pair in self._pairs]
+        pairs = [self._pair(age, which) for age in range(self._most_known)]
         rest, shares = gradient.copy(), []
-        for step, change, inverse in reversed(pairs):
+        for step, change, inverse in pairs:
             shares.append(inverse * dot(step, rest))
             rest -= each(shares[-1], rest) * change
         found = solve(rest)
         if pairs:
-            found = each(_scale(pairs[-1], curvature), found) * found
-        for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
+            found = each(_scale(pairs[0], curvature), found) * found
+        for (step, change, inverse), share in zip(reversed(pairs), reversed(shares), strict=True):
             found += each(share - inverse * dot(change, found), found) * step
         return found
 
-
-def _gathered(pair: Pair, which: IntArray) -> Pair:
-    """Return the pair of some fields."""
-    if len(which) == len(pair[2]):
-        return pair
-    step, change, inverse = pair
-    return step[which], change[which], inverse[which]
-
-
-def _scattered(part: Array, which: IntArray, n_fields: int) -> Array:
-    """Return what is known of some fields (n, ...) among all, (N, ...): 0 where it is not."""
-    whole = np.zeros_like(part, shape=(n_fields, *part.shape[1:]))
-    whole[which] = part
-    return whole
+    def _pair(self, age: int, which: IntArray) -> Pair:
+        """Return the newest pair of some fields, at age 0, or one that is so many steps older."""
+        steps, changes, inverses = cast(Pair, self._rings)
+        place = (cast(IntArray, self._n_learnt)[which] - 1 - age) % self._n_pairs
+        return steps[place, which], changes[place, which], inverses[place, which]
 
 
 def _scale(pair: Pair, curvature: Callable[[Array], Float64Array]) -> Float64Array:
