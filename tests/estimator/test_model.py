@@ -767,6 +767,35 @@ def test_bad_latents_are_explained(fitted, latents, match):
     explained(lambda: fitted[1].inverse_transform(latents), match)
 
 
+def test_latents_whose_warps_are_lost_are_explained(fitted):
+    """Far within 1000 deviations, shooting took voxels 1e24 times as far, and then to NaN."""
+    images, model = fitted
+    wild = 900 / np.sqrt(np.diag(model.latent_precision_))[None]
+    words = "row 1 of the latents is 900 standard deviations from 0, and takes voxels farther"
+    latents = np.concatenate([np.zeros_like(wild), wild])
+    for ask in (
+        lambda: model.inverse_transform(latents),
+        lambda: model.inverse_transform(latents, "shape"),
+        lambda: model.displacement(latents),
+        lambda: model.displacement(latents, inverse=True),
+        lambda: model.log_likelihood(images[:2], latents),
+        lambda: model.jacobians(latents),
+        lambda: model.to_template(images[:2], latents),
+        lambda: model.from_template(images[:2], latents),
+    ):
+        explained(ask, words)
+    assert np.isfinite(model.inverse_transform(latents, "appearance")).all()
+
+
+@pytest.mark.parametrize("factor", [30.0, 1000.0])
+def test_whatever_is_encoded_has_an_image(factor):
+    images = small_images()
+    model = small_model().fit(images)
+    latents = model.transform(factor * images)
+    assert np.isfinite(model.inverse_transform(latents)).all()
+    assert np.isfinite(model.displacement(latents, inverse=True)).all()
+
+
 def test_bad_questions_are_explained(fitted):
     _, model = fitted
     explained(lambda: model.inverse_transform(model.latents_, part="all"), "part must be one of")

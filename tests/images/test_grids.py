@@ -100,3 +100,27 @@ def test_a_file_without_a_place_says_so(tmp_path, as_they_come, caplog):
     with caplog.at_level(logging.WARNING):
         FileImages(files, resample=True).check(for_fit=True)
     assert "left may be right" in caplog.text
+
+
+@pytest.mark.parametrize("scale", [None, "robust"])
+def test_a_constant_file_is_refused_on_another_grid_as_well(tmp_path, scale):
+    """What lies around it on the common grid is missing, and NaN equals nothing."""
+    image = lopsided()
+    files = [tmp_path / f"{n}.nii" for n in range(3)]
+    for n, file in enumerate(files[:2]):
+        nib.save(nib.Nifti1Image(image[n:].astype(np.float32), np.eye(4)), file)
+    affine = np.diag([1.1, 1.2, 0.9, 1])
+    for values, is_constant in ((np.full(image.shape, 7.25), True), (image, False)):
+        nib.save(nib.Nifti1Image(values[:-2].astype(np.float32), affine), files[2])
+        images = FileImages(files, scale=scale)
+        if is_constant:
+            with pytest.raises(ImageError, match=r"2\.nii is constant \(7\.25\): there is nothing"):
+                images.check(for_fit=True)
+        else:
+            images.check(for_fit=True)
+        images.check(for_fit=False)
+    # An image of which something is not known may be constant where it is observed.
+    values = np.full(image.shape, 7.0, np.float32)
+    values[0] = np.nan
+    nib.save(nib.Nifti1Image(values, affine), files[2])
+    FileImages(files, scale=scale).check(for_fit=True)

@@ -39,6 +39,7 @@ def predictions(predictor, latents, images):
         "expected_images": lambda: predictor.expected_images(latents),
         "log_likelihood": lambda: predictor.log_likelihood(images, latents),
         "displacement": lambda: predictor.displacement(latents),
+        "are_held": lambda: predictor.are_held(30 * latents).astype(float),
         "impute": lambda: np.stack(predictor.impute(few)),
     }
 
@@ -83,3 +84,18 @@ def test_a_model_passes_its_budget_on(monkeypatch):
     model.sample(2)
     assert len(used) >= 2
     assert set(used) == {12345}
+
+
+def test_warps_are_held_that_stay_within_the_box():
+    settings, parameters, latents, _ = simulated.random_problem("gaussian")
+    generator = Generator(settings, parameters)
+    distances = np.geomspace(1, 1e6, len(latents))[:, None]
+    some = distances * latents[:1]
+    predictor = Predictor(generator, Machine("cpu", 1, None))
+    farthest = np.abs(generator.displacement(some)).max(axis=(1, 2, 3))
+    expected = farthest <= max(settings.space)
+    assert 0 < expected.sum() < len(some)
+    assert np.array_equal(predictor.are_held(some), expected)
+    # A residual velocity that undoes the modes leaves a warp that is held.
+    undone = -generator.velocity(some)
+    assert predictor.are_held(some, undone).all()

@@ -38,6 +38,7 @@ from anamorph.storage.modelfile import Origin, StoredModel, write_model
 PARTS = ("both", "shape", "appearance")
 
 _FARTHEST = 1000.0  # standard deviations of a latent
+_FAR = 10.0  # beyond which warps are looked at
 
 
 def refuse_foreign(X: object) -> None:  # noqa: N803
@@ -299,10 +300,12 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         residuals: ArrayLike | None = None,
     ) -> Array:
         """Return what `inverse_transform` does, always with channels first: (N, C, *space)."""
+        check_choice("part", part, PARTS)
         latents = self._checked_latents(Z)
         placed = self._checked_poses(poses, len(latents))
         bent = self._checked_residuals(residuals, len(latents))
-        check_choice("part", part, PARTS)
+        if part != "appearance":
+            self._check_warps(latents, bent)
         with shown_in_notebook(self.verbose, "Reconstructing images"):
             return self.predictor_.expected_images(
                 latents,
@@ -328,6 +331,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"Z must have a row for each of {len(images)} images, got {len(latents)}"
             )
         placed = self._checked_poses(poses, len(latents))
+        self._check_warps(latents)
         return self.predictor_.log_likelihood(images, latents, placed)
 
     def displacement(
@@ -357,6 +361,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         latents = self._checked_latents(Z)
         placed = self._checked_poses(poses, len(latents))
         bent = self._checked_residuals(residuals, len(latents))
+        self._check_warps(latents, bent)
         return self.predictor_.displacement(latents, placed, inverse=inverse, residuals=bent)
 
     @overload
@@ -529,6 +534,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         shape = (*latents.shape, latents.shape[1])
         if given.shape != shape:
             raise ValueError(f"covariance must have shape {shape}, got {given.shape}")
+        self._check_warps(latents)
         return Posterior(latents, given)
 
     def _checked_poses(self, poses: ArrayLike | None, n_images: int) -> Float64Array | None:
@@ -558,13 +564,35 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"Z must have shape (N, {n_latents}), got {latents.shape}")
         if not np.isfinite(latents).all():
             raise ValueError("Z must be finite, got NaN or infinity")
-        farthest = np.abs(latents / mode_standard_deviations(self.latent_precision_)).max(initial=0)
+        farthest = self._distances(latents).max(initial=0)
         if farthest > _FARTHEST:  # warps and images overflow there
             raise ArgumentError(
                 f"Z must be within {_FARTHEST:g} standard deviations of 0, got {farthest:.3g}: "
                 "are these latents of this model?"
             )
         return latents
+
+    def _check_warps(self, latents: Float64Array, residuals: Float32Array | None = None) -> None:
+        """Raise an ArgumentError if shooting cannot hold the warps of latents far from 0.
+
+        Those nearby, which the model may draw itself, are what it says, however wild.
+        """
+        distances = self._distances(latents)
+        far = np.flatnonzero(distances > _FAR)
+        bent = None if residuals is None else residuals[far]
+        lost = far[~self.predictor_.are_held(latents[far], bent)]
+        if len(lost):
+            raise ArgumentError(
+                f"row {lost[0]} of the latents is {distances[lost[0]]:.3g} standard deviations "
+                "from 0, and takes voxels farther than across the whole box: are these latents of "
+                "this model?"
+            )
+
+    def _distances(self, latents: Float64Array) -> Float64Array:
+        """Return how many standard deviations from 0 the farthest latent of each row is, (N,)."""
+        scaled = np.abs(latents / mode_standard_deviations(self.latent_precision_))
+        distances: Float64Array = scaled.max(axis=1, initial=0)
+        return distances
 
     def checked_images(self, X: Images) -> ImageCollection:  # noqa: N803
         """Return images as a collection to read from, or raise an error if they do not fit."""

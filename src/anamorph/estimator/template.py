@@ -64,6 +64,7 @@ class TemplateMethods(FittedModel):
             latents = self._latents_of_rows(z)
             placed = self._poses_of_rows(poses, len(latents))
             bent = self._checked_residuals(residuals, len(latents))
+            self._check_warps(latents, bent)
             return self.template_space_.meshes_to(as_meshes(X), latents, placed, bent)
         images = self._images_of_kind(X, kind, needs_latents=z is None)
         if z is None:
@@ -73,6 +74,7 @@ class TemplateMethods(FittedModel):
             latents = self._latents_of_rows(z)
             placed = self._poses_of_rows(poses, len(latents))
             bent = self._checked_residuals(residuals, len(latents))
+            self._check_warps(latents, bent)
         brought = self.template_space_.images_to(
             *(images, latents),
             interpolation=interpolation,
@@ -111,6 +113,7 @@ class TemplateMethods(FittedModel):
         latents = self._latents_of_rows(z)
         placed = self._poses_of_rows(poses, len(latents))
         bent = self._checked_residuals(residuals, len(latents))
+        self._check_warps(latents, bent)
         if is_mesh(X):
             return self.template_space_.meshes_from(as_meshes(X), latents, placed, bent)
         images = self._images_of_kind(X, kind)
@@ -145,6 +148,7 @@ class TemplateMethods(FittedModel):
         """
         latents = self._latents_of_rows(z)
         bent = self._checked_residuals(residuals, len(latents))
+        self._check_warps(latents, bent)
         space = self.template_space_
         return space.volume_changes(latents, log=log, fwhm=fwhm, residuals=bent)[:, 0]
 
@@ -166,7 +170,9 @@ class TemplateMethods(FittedModel):
         Mesh
             In mm, or voxels without affine.
         """
-        return self.template_space_.surface(self._latents_of_rows(z)[:1], label, level)
+        latents = self._latents_of_rows(z)[:1]
+        self._check_warps(latents)
+        return self.template_space_.surface(latents, label, level)
 
     @property
     def template_space_(self) -> TemplateSpace:

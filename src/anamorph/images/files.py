@@ -74,6 +74,7 @@ AnyPath = str | os.PathLike[str]
 #: Stands for a margin where images need one.
 AUTO = "auto"
 _MARGIN_SHARE = 0.1  # of the longest axis
+_ROUNDING = 1e-5  # by which interpolation may change what is the same everywhere, relative to it
 
 _SCALED = {
     "robust": "divided by its own typical intensity",
@@ -323,13 +324,16 @@ class FileImages:
         for n in range(len(self)):
             if self._has_labels:
                 voxels: NDArray[Any] = self._read_labels(n)
-                self._check_observed(n, voxels == MISSING)
+                missing = voxels == MISSING
             else:
                 voxels = self._read_intensities(n)
-                self._check_observed(n, np.isnan(voxels))
+                missing = np.isnan(voxels)
+            self._check_observed(n, missing)
+            if not self._has_labels:
                 check_values(self.name(n), voxels, self._likelihood, are_tissues=self._has_tissues)
             if for_fit and not self._likelihood.accepts_constant:
                 check_contrast(voxels[None], n, self.name)
+                self._check_contrast_of_files(n, voxels[~missing])
             digest = digest_of(voxels) if for_fit else b""
             if self._has_labels:
                 voxels = np.where(voxels == MISSING, np.nan, voxels != self.format.class_labels[0])
@@ -417,6 +421,18 @@ class FileImages:
         if source.integers is None or not self._likelihood.scales_integers:
             return 1.0
         return divisor_of(source.integers, self._unit)
+
+    def _check_contrast_of_files(self, n: int, observed: NDArray[Any]) -> None:
+        """Raise an ImageError if the files of an image on another grid are constant.
+
+        Brought onto the grid, such an image is constant where it is observed, and missing around
+        it: as one may be of which something is not known.
+        """
+        if self._masks is not None or not any(map(self._decoder.is_elsewhere, self._sources[n])):
+            return
+        if np.ptp(observed) <= _ROUNDING * np.abs(observed).max():
+            files = np.concatenate([source.load() for source in self._sources[n]])
+            check_contrast(files[None], n, self.name)
 
     def _check_observed(self, n: int, missing: NDArray[np.bool_]) -> None:
         """Raise an ImageError if nothing is observed in an image, and say why."""

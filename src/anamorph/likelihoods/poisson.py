@@ -93,8 +93,12 @@ class Poisson(IndependentChannels):
     def accepts(
         self, lowest: float | np.floating, highest: float | np.floating, slack: float = 0.0
     ) -> bool:
-        """Tell whether there are rates for all counts: see `_MOST`."""
-        return super().accepts(lowest, highest, slack) and bool(highest <= np.exp(_MOST))
+        """Tell whether there are rates for all counts; infinity stands for no limit, as in range.
+
+        Images that contain infinity are refused before.
+        """
+        has_no_rate = np.exp(_MOST) < highest < np.inf
+        return super().accepts(lowest, highest, slack) and not has_no_rate
 
     @staticmethod
     @formula

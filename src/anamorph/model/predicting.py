@@ -12,11 +12,11 @@ import numpy as np
 from anamorph.arrays.batches import BatchPlanner, usable_gpu_bytes
 from anamorph.arrays.devices import Machine, chosen_device, to_host
 from anamorph.arrays.mapped import empty_mapped
-from anamorph.arrays.typing import Array, Float32Array, Float64Array, ReadableImages
+from anamorph.arrays.typing import Array, BoolArray, Float32Array, Float64Array, ReadableImages
 from anamorph.model.bending import bend
 from anamorph.model.encoding import Encoded, encode
 from anamorph.model.finding import located, located_at, with_poses
-from anamorph.model.generator import Generator, encoding_bytes
+from anamorph.model.generator import Generator, encoding_bytes, where_held
 from anamorph.model.posing import PosedGenerator
 from anamorph.model.posterior import Posterior, expect_images, find_posterior
 from anamorph.model.progress import ImageCounter
@@ -240,6 +240,23 @@ class Predictor:
             return placing.placed(placing.unfolded_displacement(some))
 
         return self._filled(np.empty(shape, np.float32), shoot_part)
+
+    def are_held(self, latents: Float64Array, residuals: Array | None = None) -> BoolArray:
+        """Tell which latents (N, K) have warps that shooting can hold, (N,): see `where_held`.
+
+        Parameters
+        ----------
+        latents : array of shape (N, K)
+        residuals : array of shape (N, d, *space), optional
+            Residual velocities; none by default.
+        """
+
+        def look(generator: Generator, part: slice) -> Float64Array:
+            here, some = _at(generator, None, part, residuals), generator.own(latents[part])
+            return where_held(here.log_prior(some), here.displacement(some))
+
+        held: BoolArray = np.isfinite(self._filled(np.empty(len(latents)), look))
+        return held
 
     def posterior(
         self, images: ReadableImages, *, fitted: bool = False, exact_curvature: bool = True
