@@ -90,6 +90,17 @@ def test_sides_are_those_of_the_body_where_they_are_known():
     assert sides_of_axis(2, Grid((4, 4, 4))) == ("start of axis 2", "end of axis 2")
 
 
+def test_an_image_that_no_pose_was_found_for_is_not_called_empty():
+    images, _ = heads(12)
+    model = ShapeAppearanceModel(1, n_iter=1, n_threads=1, align="translation").fit(images)
+    collection, poses = model.checked_images(images), model.poses_.copy()
+    poses[5] += 2 * max(images.shape)
+    judged = judge_images(model, collection, model.latents_, range(12), poses)
+    assert judged[0].name == "5"
+    assert judged[0].reasons[0].startswith("elsewhere: nothing of it")
+    assert judged[0].reasons[1].startswith("lies otherwise than others")
+
+
 @pytest.mark.slow
 def test_models_with_poses_compare_images_where_they_lie():
     """Heads that are all tilted are not accused of it, and one that is far from them is told."""
@@ -119,9 +130,8 @@ def test_an_image_that_is_ordinary_once_it_is_mirrored_is_flipped():
     correlation[3], mirrored[3] = 0.80, (0.14, -0.1)
     correlation[4], mirrored[4] = 0.80, (0.03, -0.1)  # of another kind
     nothing = np.zeros(20)
-    odd = Oddities(
-        correlation, mirrored, nothing[:, None], nothing, nothing, nothing, np.zeros((20, 2)), []
-    )
+    rest = nothing, nothing, nothing, nothing, np.zeros((20, 2)), []
+    odd = Oddities(correlation, mirrored, nothing[:, None], *rest)
     fit = np.where(np.arange(20) == 4, -9.0, -1.0)
     found = _Deviations.of(odd, fit, nothing, (1.0, 1.0))
     assert found.mirrored.max() < REMARKABLE

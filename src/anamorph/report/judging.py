@@ -27,7 +27,7 @@ REMARKABLE = 4.0
 
 _ORDINARY = REMARKABLE / 2  # robust standard deviations, below which an image is like others
 _LEAST_GAIN = 0.01  # of a correlation, by mirroring or turning
-_NOTHING = 0.95  # share of an image that is empty
+_NOTHING, _MOSTLY = 0.95, 0.5  # share of an image that is empty, and of it that is missing
 _SOLID = 0.85  # of what is empty, at one end of a cropped image
 #: Least standard deviations: what differs less than this among images differs by chance.
 _FLOORS = {"correlation": 0.01, "gain": 0.02, "angle": 2.0, "empty": 0.01, "voxels": 1.0}
@@ -201,6 +201,8 @@ def _by_column(values: Float64Array, floor: float) -> Float64Array:
 def _find_reasons(n: int, odd: Oddities, found: _Deviations, grid: Grid) -> list[str]:
     """Return what may be wrong with an image, most likely first."""
     if odd.empty[n] > _NOTHING:
+        if odd.unseen[n] > _MOSTLY:
+            return ["elsewhere: nothing of it was found to lie where others have content"]
         return ["empty: there is next to nothing where others have content"]
     reasons = []
     axis, plane = int(odd.mirrored[n].argmax()), int(found.angle[n].argmax())

@@ -56,6 +56,8 @@ class Oddities:
         Share of where the mean has content at which the image has none.
     solid : (N,)
         Share of that part that is in one piece at an end of an axis, as where an image is cropped.
+    unseen : (N,)
+        Share of where the mean has content at which the image ends, or is missing.
     shift : (N, d)
         How far the centre of the content is from that of the mean, in units of the voxel size.
     emptiest : list of pairs of int
@@ -68,6 +70,7 @@ class Oddities:
     turned: Float64Array
     empty: Float64Array
     solid: Float64Array
+    unseen: Float64Array
     shift: Float64Array
     emptiest: list[tuple[int, int]]
 
@@ -169,7 +172,9 @@ class _Template:
         mirrored = [_correlate(np.flip(small, axis), self.small) - here for axis in axes]
         angles, gain = self._turn(small, here)
         *emptiness, place = self._find_empty(image)
-        return here, mirrored, angles, gain, *emptiness, self._find_shift(image), place
+        is_unseen = np.isnan(image).all(axis=0)
+        unseen = float(is_unseen[self.content].mean()) if self.content.any() else 0.0
+        return here, mirrored, angles, gain, *emptiness, unseen, self._find_shift(image), place
 
     def _turn(self, small: Array, here: float) -> tuple[list[float], float]:
         """Return the angle in each plane at which an image fits best, and what that gains."""
