@@ -172,7 +172,7 @@ class _Template:
         mirrored = [_correlate(np.flip(small, axis), self.small) - here for axis in axes]
         angles, gain = self._turn(small, here)
         *emptiness, place = self._find_empty(image)
-        is_unseen = np.isnan(image).all(axis=0)
+        is_unseen: NDArray[np.bool_] = np.isnan(image).all(axis=0)
         unseen = float(is_unseen[self.content].mean()) if self.content.any() else 0.0
         return here, mirrored, angles, gain, *emptiness, unseen, self._find_shift(image), place
 
