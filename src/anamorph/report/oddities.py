@@ -172,8 +172,8 @@ class _Template:
         mirrored = [_correlate(np.flip(small, axis), self.small) - here for axis in axes]
         angles, gain = self._turn(small, here)
         *emptiness, place = self._find_empty(image)
-        is_unseen: NDArray[np.bool_] = np.isnan(image).all(axis=0)
-        unseen = float(is_unseen[self.content].mean()) if self.content.any() else 0.0
+        n_unseen = np.sum(self.content & np.isnan(image).all(axis=0))
+        unseen = float(n_unseen / max(self.content.sum(), 1))
         return here, mirrored, angles, gain, *emptiness, unseen, self._find_shift(image), place
 
     def _turn(self, small: Array, here: float) -> tuple[list[float], float]:
