@@ -111,6 +111,3 @@ def test_a_field_that_rests_while_others_take_many_steps_continues_as_alone(prob
 
     expected = direction(alone, np.arange(1))
     np.testing.assert_allclose(direction(together, resting), expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        direction(together.only(resting), np.arange(1)), expected, rtol=1e-12
-    )

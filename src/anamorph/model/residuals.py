@@ -22,7 +22,6 @@ grow beyond all bounds. It is estimated by one random field of signs (Hutchinson
 from __future__ import annotations
 
 import math
-from copy import copy
 from dataclasses import dataclass
 from typing import cast
 
@@ -191,27 +190,14 @@ class ResidualDescent:
         self._stiffness: Float64Array = xp.zeros(len(images))  # tau s'Ls of the last step s
         self._here = _Visit(self._observed, velocity)
 
-    def moved_to(
-        self, generator: Generator, images: Array, latents: Float64Array, which: IntArray
-    ) -> ResidualDescent:
-        """Return how some images continue with other latents, or with other voxels missing.
+    def move_to(self, generator: Generator, latents: Float64Array) -> None:
+        """Continue with other latents, under another generator.
 
-        What earlier steps have taught about their curvature is kept.
-
-        Parameters
-        ----------
-        generator, images, latents
-            Of these n images.
-        which : (n,) integers
-            Their numbers among those before.
+        What earlier steps have taught about curvature is kept.
         """
-        few = copy(self)
-        few._memory = self._memory.only(which)
-        for name in ("_gained", "_longest", "_improved", "_stiffness"):
-            setattr(few, name, getattr(self, name)[which])
-        few._observed = _Observed.at(generator, images, latents, self._observed.precision)
-        few._here = _Visit(few._observed, self._here.velocity[which])
-        return few
+        before = self._observed
+        self._observed = _Observed.at(generator, before.images, latents, before.precision)
+        self._here = _Visit(self._observed, self._here.velocity)
 
     def take_steps(self, n_steps: int) -> None:
         """Take at most so many steps; an image takes fewer once it gains little by them."""

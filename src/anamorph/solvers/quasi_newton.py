@@ -42,15 +42,6 @@ class PairMemory:
         self._rings: Pair | None = None  # (n_pairs, N, ...) each, 0 where nothing is known yet
         self._n_learnt: IntArray | None = None  # (N,)
 
-    def only(self, which: IntArray) -> PairMemory:
-        """Return what is remembered of some of the fields."""
-        few = PairMemory(self._n_pairs, len(which))
-        if self._rings is not None and self._n_learnt is not None:
-            steps, changes, inverses = self._rings
-            few._rings = steps[:, which], changes[:, which], inverses[:, which]
-            few._n_learnt, few._most_known = self._n_learnt[which], self._most_known
-        return few
-
     def learn(self, step: Array, change: Array, which: IntArray) -> None:
         """Remember steps (n, ...) of some fields, and by how much their gradients changed.
 

@@ -1,0 +1,82 @@
+"""Velocities whose warps fold are smoothed where they do, and nowhere else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from anamorph import ShapeAppearanceModel
+from anamorph.geometry import corner_determinants, invert, jacobian_determinant, shoot_both
+from anamorph.model.unfolding import unfolded
+from tests.model.test_residuals import blobs
+
+SPACES = [(16, 20), (10, 12, 11)]
+
+
+@pytest.fixture(scope="module", params=SPACES, ids=["2D", "3D"])
+def generator(request):
+    images = blobs(request.param, 4)
+    model = ShapeAppearanceModel(1, n_iter=2, residual="after", random_state=0).fit(images)
+    return replace(model.generator_, residual=None)
+
+
+def rough_velocity(space, sizes):
+    """Return smooth random velocities (N, d, *space) with largest components of these sizes."""
+    rough = np.random.default_rng(0).standard_normal((len(sizes), len(space), *space))
+    velocity = gaussian_filter(rough, (0, 0, *(2,) * len(space)), mode="wrap").astype(np.float32)
+    wide = (-1, *(1,) * (velocity.ndim - 1))
+    largest = np.abs(velocity).max(axis=tuple(range(1, velocity.ndim)))
+    return velocity * (np.asarray(sizes) / largest).reshape(wide).astype(np.float32)
+
+
+def warps_of(generator, latents, velocity):
+    s = generator.settings
+    total = generator.velocity(latents) + velocity
+    return shoot_both(total, s.shape_penalty, s.voxel_size, s.n_steps)
+
+
+def least(warp):
+    """Return the smallest determinants of warps, at voxels and at corners of cells, (2, N)."""
+    found = (jacobian_determinant(warp), corner_determinants(warp))
+    return np.array([some.reshape(len(warp), -1).min(axis=1) for some in found])
+
+
+def test_warps_that_fold_do_not_any_more(generator):
+    space = generator.settings.space
+    latents, velocity = np.zeros((4, 1)), rough_velocity(space, [0, 0.5, 11, 9])
+    before = [least(warp) for warp in warps_of(generator, latents, velocity)]
+    assert (np.min(before, axis=0)[0, 2:] < 0.1).all()
+    smooth = unfolded(generator, latents, velocity)
+    np.testing.assert_array_equal(smooth[:2], velocity[:2])
+    warps = warps_of(generator, latents, smooth)
+    for warp in warps:
+        assert (least(warp)[0] >= 0.1).all()
+    assert (least(warps[0])[1] > 0).all()
+    if len(space) == 2:
+        inverse = invert(warps[0])
+        assert np.abs(inverse - warps[1]).max() < 0.3  # a geodesic back, and the inverse of cells
+
+
+def test_velocities_stay_as_they_are_elsewhere(generator):
+    """One place folds: what is far away keeps its velocity to the last digit."""
+    space = generator.settings.space
+    latents = np.zeros((1, 1))
+    velocity = rough_velocity(space, [0.3])
+    velocity[(0, 0, *(slice(2, 4),) * len(space))] += np.float32(6)
+    assert min(least(warp).min() for warp in warps_of(generator, latents, velocity)) < 0.1
+    smooth = unfolded(generator, latents, velocity)
+    assert least(warps_of(generator, latents, smooth)[0]).min() > 0
+    changed = np.abs(smooth - velocity).max(axis=(0, 1)) > 0
+    assert changed.any()
+    if len(space) == 2:
+        assert not changed.all()
+
+
+def test_company_does_not_matter(generator):
+    space = generator.settings.space
+    latents, velocity = np.zeros((3, 1)), rough_velocity(space, [11, 0.5, 9])
+    together = unfolded(generator, latents, velocity)
+    for n in range(3):
+        alone = unfolded(generator, latents[n : n + 1], velocity[n : n + 1])
+        np.testing.assert_allclose(alone[0], together[n], atol=1e-5)
