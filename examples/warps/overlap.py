@@ -50,8 +50,14 @@ _SETTINGS: dict[int, dict[str, Any]] = {
     },
 }
 # Modes alone gain by exact gradients of the shape basis, which fits through several grids have, and
-# by more iterations; label maps lose by coarse grids, and residual warps gain nothing.
-_SETTINGS_OF_MODES: dict[int, dict[str, Any]] = {2: {"levels": 2, "n_iter": 60}, 3: {}}
+# by more iterations; label maps lose by coarse grids, and residual warps gain nothing. Where only
+# overlap is wanted, latents need no appearance.
+_SETTINGS_OF_MODES: dict[int, dict[str, Any]] = {
+    2: {"levels": 2, "n_iter": 60, "latents": "shape"},
+    3: {"latents": "shape"},
+}
+# Labels lie where images are equally bright: every voxel is taken at its word.
+_AT_ITS_WORD = {"decimation": 1.0}
 _MARGIN = 3  # voxels at the border, where warps of other tools are not periodic
 
 
@@ -281,11 +287,12 @@ def rows(data: Data, methods: dict[str, Method]) -> Iterator[dict[str, Any]]:
 def methods_for(n_images: int, n_dims: int, only: Sequence[str]) -> dict[str, Method]:
     """Return the methods of the table, or some of them."""
     half = n_images // 2
+    settings = {"n_components": half, **_SETTINGS[n_dims], **_AT_ITS_WORD}
     every: dict[str, Method] = {
         "before": nothing,
         "modes, defaults": ours(n_components=half),
-        "modes": ours(n_components=half, **_SETTINGS[n_dims], **_SETTINGS_OF_MODES[n_dims]),
-        "modes and residual": ours(n_components=half, residual="inside", **_SETTINGS[n_dims]),
+        "modes": ours(**settings, **_SETTINGS_OF_MODES[n_dims]),
+        "modes and residual": ours(residual="inside", **settings),
         "ANTs SyN": ants,
         "dipy SyN": dipy,
     }

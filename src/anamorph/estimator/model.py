@@ -135,7 +135,9 @@ class ShapeAppearanceModel(TemplateMethods):
         quantiles to the average of all images, a number divides. By default floats stay, and
         integers are divided by what stands for 1 among them.
     decimation : float or "auto"
-        Weight of the log-likelihood, below 1 where neighbouring voxels are not independent.
+        Weight of the log-likelihood, below 1 where neighbouring voxels are not independent. With
+        "auto" it is 1 in the fit; where hidden voxels are predicted and residual warps found, it
+        follows from how well images are known that were left out.
     intensity : {"global", "per image", "smooth"}
         Whether intensities are what the images say, or gain and offset of each image do not
         matter, or neither does a smooth field that multiplies it, such as that of a coil.

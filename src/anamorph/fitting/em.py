@@ -271,22 +271,38 @@ class Fit:
 
         Both are found by leaving each image out (see `leave_one_out`), unless the weight of the
         likelihood is given. Residual warps that were found inside of the fit take their last steps
-        before, and others their steps after: with as much noise as images have that the fit does
-        not know, or these warps would explain what only the images of the fit have learnt to show.
-        Residuals of neighbouring voxels are alike: each counts as the share that is independent, or
-        warps would explain what is alike in them.
+        before, and others their steps after.
         """
         if self.settings.residual == INSIDE:
             return self._with_weight(self._with_residuals(state, n_rounds=1))
         weighted = self._with_weight(state)
         if not self.settings.has_residuals:
             return weighted
-        known = weighted.parameters.noise_precision / state.parameters.noise_precision
-        if self.settings.likelihood.has_noise and weighted.independent_share is not None:
-            known = weighted.independent_share * known
-        bent = self._with_residuals(state, _RESIDUAL_ROUNDS, known)
+        state = replace(state, residual_weight=self._residual_weight(state, weighted))
+        bent = self._with_residuals(state, _RESIDUAL_ROUNDS)
         learnt = replace(weighted.parameters, residual=bent.parameters.residual)
         return replace(weighted, parameters=learnt)
+
+    def _residual_weight(self, state: State, weighted: State) -> float:
+        """Return what a voxel counts for where residual warps are found, at most 1.
+
+        Images of the fit leave less noise than others, since modes have learnt them by heart, and
+        residuals of neighbouring voxels are alike. Taken at their word, voxels would make residual
+        warps explain what the modes of appearance cannot. So each counts as much less as there is
+        more noise in images that the fit does not know, and as the share that is independent.
+
+        Parameters
+        ----------
+        state : State
+            Before residual warps.
+        weighted : State
+            The same with noise and weight of the likelihood for new images.
+        """
+        share = weighted.independent_share
+        if not self.settings.likelihood.has_noise or share is None:
+            return 1.0
+        known = weighted.parameters.noise_precision / state.parameters.noise_precision
+        return min(1.0, share * float(known.mean()))
 
     def _with_weight(self, state: State) -> State:
         """Return the state with noise and weight of the likelihood for new images, if wanted."""
@@ -385,6 +401,9 @@ class Fit:
             if self.settings.frame.motion(pose_mean[None])[0] <= _FARTHEST_MEAN_POSE:
                 pose_mean = None
         if self.settings.residual == INSIDE and len(state.objective) >= MODES_FIRST:
+            if state.residual_weight is None:
+                weight = self._residual_weight(state, self._with_weight(state))
+                state = replace(state, residual_weight=weight)
             state, before, price = self._update_residuals(state, before, _RESIDUAL_STEPS)
             start += price  # which F does not know
         return self._update_mean(state, before, latent_mean, start, pose_mean)
@@ -544,33 +563,17 @@ class Fit:
         after = self._joint(log_likelihood, parameters, state.latents)
         self._check_rise("residual warps", before, after - price)
         if energy > _LEAST_ENERGY and sums.scalar("determined") > 0:
-            precision = sums.scalar("determined") / energy
+            precision = sums.scalar("determined") / (state.residual_weight or 1.0) / energy
         learnt = np.array([precision, *parameters.noise_precision])
         return replace(state, parameters=replace(parameters, residual=learnt)), after, price
 
-    def _with_residuals(
-        self, state: State, n_rounds: int, known: Float64Array | float = 1.0
-    ) -> State:
-        """Return the state with what residual warps say at the end of a fit.
-
-        Parameters
-        ----------
-        state : State
-        n_rounds : int
-        known : (C,) or float
-            Precision of other images, relative to those of the fit; 1 by default.
-        """
+    def _with_residuals(self, state: State, n_rounds: int) -> State:
+        """Return the state with what residual warps say at the end of a fit."""
         bent = state
         for _ in range(n_rounds):
-            tempered = replace(
-                bent.parameters, noise_precision=known * bent.parameters.noise_precision
-            )
-            bent, *_ = self._update_residuals(
-                replace(bent, parameters=tempered), -np.inf, _RESIDUAL_STEPS_AFTER
-            )
-        tau = bent.parameters.residual_precision
-        learnt = np.array([tau, *(known * bent.parameters.noise_precision)])
-        return replace(state, parameters=replace(state.parameters, residual=learnt))
+            bent, *_ = self._update_residuals(bent, -np.inf, _RESIDUAL_STEPS_AFTER)
+        learnt = replace(state.parameters, residual=bent.parameters.residual)
+        return replace(state, parameters=learnt)
 
     # ---- mu <- mu - (H^mu + L^mu)^-1 (g^mu + L^mu mu), then T and A
 

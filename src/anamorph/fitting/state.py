@@ -50,6 +50,8 @@ class State:
         Weight of the likelihood of new images, once the fit is finished and if it was estimated.
     independent_share : float, optional
         Effective number of voxels over their number, found with that weight.
+    residual_weight : float, optional
+        What a voxel counts for where residual warps are found, once that is known.
     level_begins : tuple of int
         How many iterations had been done when the fit came to each of its grids so far, coarsest
         first; (0,) by default.
@@ -63,6 +65,7 @@ class State:
     seconds: tuple[float, ...] = ()
     prediction_weight: float | None = None
     independent_share: float | None = None
+    residual_weight: float | None = None
     level_begins: tuple[int, ...] = (0,)
 
     def beside(self, array: object) -> State:

@@ -257,7 +257,7 @@ _TABLE = (
     Hyperparameter(
         "decimation", AUTO, _WEIGHT, MODEL,
         "Weight of the likelihood, below 1 where neighbouring voxels say the same; auto: 1 in the "
-        "fit, and found from its images where new ones are predicted",
+        "fit, and found from its images where new ones are predicted or residual warps found",
         flag="--decimation", typed="WEIGHT", label="Decimation",
     ),
     Hyperparameter(

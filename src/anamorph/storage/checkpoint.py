@@ -162,6 +162,8 @@ def state_tensors(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]
     }
     if len(state.level_begins) > 1:
         facts["level_begins"] = list(state.level_begins)
+    if state.residual_weight is not None:
+        facts["residual_weight"] = state.residual_weight
     return arrays, facts
 
 
@@ -220,6 +222,8 @@ def check_state(
         if len(check_numbers("seconds", facts["seconds"], lowest=0.0)) != len(objective):
             raise ContentError("objective and seconds must have one value per iteration")
         checked_begins(facts.get("level_begins", [0]))
+        if not 0 < check_number("residual_weight", facts.get("residual_weight", 1.0)) <= 1:
+            raise ContentError("residual_weight must be above 0 and at most 1")
     except (ContentError, KeyError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else short_reason(error)
         raise ModelFileError(
@@ -241,5 +245,6 @@ def state_from(
         tuple(facts["objective"]),
         Turn(arrays["transform"], arrays["shape_basis_before"]),
         tuple(facts["seconds"]),
+        residual_weight=facts.get("residual_weight"),
         level_begins=tuple(facts.get("level_begins", (0,))),
     )
