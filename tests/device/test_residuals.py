@@ -7,7 +7,9 @@ import pytest
 
 from anamorph import ShapeAppearanceModel
 from anamorph.model.residuals import ResidualDescent
+from anamorph.model.unfolding import unfolded
 from tests.model.test_residuals import blobs
+from tests.model.test_unfolding import rough_velocity
 
 
 @pytest.mark.parametrize("space", [(9, 8), pytest.param((7, 6, 5), marks=pytest.mark.long)])
@@ -26,6 +28,22 @@ def test_steps(gpu, space):
         found.append([value.get() if hasattr(value, "get") else value for value in values])
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=0.02, atol=0.01 * np.abs(ours).max())
+
+
+def test_folds_are_smoothed(gpu):
+    space = (9, 8)
+    model = ShapeAppearanceModel(1, n_iter=2, residual="after", random_state=0).fit(blobs(space, 3))
+    rough, found = rough_velocity(space, [0.3, 8, 5]), []
+    for generator in (model.generator_, model.generator_.on_gpu):
+        modes_only = replace(generator, residual=None)
+        smooth = unfolded(
+            modes_only, modes_only.own(np.zeros((3, 1))), modes_only.own(rough.copy())
+        )
+        found.append(smooth.get() if hasattr(smooth, "get") else smooth)
+    here, there = found
+    np.testing.assert_array_equal(here[0], rough[0])
+    assert np.abs(here[1:] - rough[1:]).max() > 0.1
+    np.testing.assert_allclose(there, here, atol=1e-3)
 
 
 def test_fits_agree(real_gpu):

@@ -273,7 +273,7 @@ class Fit:
         likelihood is given. Residual warps that were found inside of the fit take their last steps
         before, and others their steps after.
         """
-        if self.settings.residual == INSIDE:
+        if state.residual_weight is not None:  # found inside of the fit
             return self._with_weight(self._with_residuals(state, n_rounds=1))
         weighted = self._with_weight(state)
         if not self.settings.has_residuals:
