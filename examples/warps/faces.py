@@ -45,12 +45,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--expression", choices=("neutral", "smiling"), default="neutral")
-    parser.add_argument("--components", type=int, default=64)
+    parser.add_argument(
+        "--components", type=int, nargs="+", default=[64], help="two: for appearance, and for shape"
+    )
     parser.add_argument("--residual", choices=("none", "after", "inside"), default="none")
+    parser.add_argument("--at-its-word", action="store_true", help="voxels: decimation=1")
     options = parser.parse_args()
     images, marks = faces(options.data, options.expression)
-    settings = preset("faces") | {"n_components": options.components, "channel_axis": -1}
-    model = ShapeAppearanceModel(random_state=0, residual=options.residual, **settings).fit(images)
+    settings = preset("faces") | {"channel_axis": -1, "residual": options.residual}
+    if options.at_its_word:
+        settings["decimation"] = 1.0
+    if len(options.components) == 1:
+        settings["n_components"] = options.components[0]
+    else:
+        settings |= {"latents": "separate", "n_components": tuple(options.components)}
+    model = ShapeAppearanceModel(random_state=0, **settings).fit(images)
     found = {"modes, latents of the fit": spreads_by(model, model.latents_, marks)}
     for name, (plain, similar) in (found | spreads(model, images, marks)).items():
         print(f"{name}: {plain:.3f}, without similarity {similar:.3f}", flush=True)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph import ShapeAppearanceModel
-from anamorph.geometry import jacobian_determinant
+from anamorph.geometry import corner_determinants, jacobian_determinant
 
 Array = NDArray[Any]
 _ROUNDS = 3
@@ -61,6 +61,11 @@ _AT_ITS_WORD = {"decimation": 1.0}
 _MARGIN = 3  # voxels at the border, where warps of other tools are not periodic
 
 
+#: Smallest Jacobian determinants of warps: central differences at voxels, and at corners of cells,
+#: between which warps are linear along each axis.
+Smallest = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Data:
     """Images and the labels that they are judged by.
@@ -93,15 +98,15 @@ class Brought:
     Attributes
     ----------
     labels : dict of (N, *space) bool
-    smallest : pair of float
-        Smallest Jacobian determinants of all warps that labels were brought by, on the grid of the
-        template, and of their inverses; away from the border.
+    smallest : two pairs of float
+        Smallest Jacobian determinants at voxels and at corners of cells, of all warps that labels
+        were brought by, on the grid of the template, and of their inverses; away from the border.
     seconds : float
         Of the processor, per image.
     """
 
     labels: dict[str, Array]
-    smallest: tuple[float, float]
+    smallest: tuple[Smallest, Smallest]
     seconds: float
 
 
@@ -151,7 +156,7 @@ def overlap(labels: Array) -> float:
 
 def nothing(images: Array) -> Callable[[Data], Brought]:
     """Leave images where they are."""
-    return lambda data: Brought(data.labels, (1.0, 1.0), 0.0)
+    return lambda data: Brought(data.labels, ((1.0, 1.0), (1.0, 1.0)), 0.0)
 
 
 def ours(**arguments: Any) -> Method:
@@ -180,7 +185,7 @@ def ours(**arguments: Any) -> Method:
                 > 0.5
                 for name, labels in data.labels.items()
             }
-            smallest = _smallest_determinant(into), _smallest_determinant(out)
+            smallest = _smallest_determinants(into), _smallest_determinants(out)
             return Brought(moved, smallest, seconds)
 
         return bring
@@ -244,7 +249,7 @@ def _in_rounds(images: Array, register: Register) -> Callable[[Data], Brought]:
             for name, labels in data.labels.items()
         }
         _, into, out = zip(*found, strict=True)
-        smallest = _smallest_determinant(np.stack(into)), _smallest_determinant(np.stack(out))
+        smallest = _smallest_determinants(np.stack(into)), _smallest_determinants(np.stack(out))
         return Brought(moved, smallest, seconds)
 
     return bring
@@ -258,11 +263,12 @@ def _mean_of_rounds(images: Array, register: Register) -> Array:
     return template
 
 
-def _smallest_determinant(fields: Array) -> float:
-    """Return the smallest Jacobian determinant of displacements (N, d, *space), in the interior."""
+def _smallest_determinants(fields: Array) -> Smallest:
+    """Return the smallest determinants of displacements (N, d, *space), in the interior."""
     inside = (..., *(slice(_MARGIN, -_MARGIN),) * fields.shape[1])
-    determinants = jacobian_determinant(np.ascontiguousarray(fields, dtype=np.float32))
-    return float(determinants[inside].min())
+    given = np.ascontiguousarray(fields, dtype=np.float32)
+    at_voxels, at_corners = jacobian_determinant(given), corner_determinants(given)
+    return float(at_voxels[inside].min()), float(at_corners[inside].min())
 
 
 def rows(data: Data, methods: dict[str, Method]) -> Iterator[dict[str, Any]]:
@@ -273,12 +279,15 @@ def rows(data: Data, methods: dict[str, Method]) -> Iterator[dict[str, Any]]:
         built = (time.process_time() - started) / (len(data.images) - data.n_held_out)
         for held_out in (False, True):
             found = bring(data.part(held_out))
+            (at_voxels, at_corners), (inverse_at_voxels, inverse_at_corners) = found.smallest
             yield {
                 "method": name,
                 "images": "held out" if held_out else "of the template",
                 **{label: overlap(maps) for label, maps in found.labels.items()},
-                "smallest determinant": found.smallest[0],
-                "of the inverse": found.smallest[1],
+                "smallest determinant": at_voxels,
+                "at corners": at_corners,
+                "of the inverse": inverse_at_voxels,
+                "at its corners": inverse_at_corners,
                 "seconds per image": found.seconds,
                 "seconds to build, per image": built,
             }

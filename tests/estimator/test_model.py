@@ -642,7 +642,7 @@ def test_a_checkpoint_is_no_model(tmp_path):
         ({"n_components": "2"}, "n_components"),
         ({"n_components": N}, f"at most the number of images less one, got {N} for {N} images"),
         ({"n_components": (1, 1)}, "one integer when latents='joint'"),
-        ({"latents": "separate"}, "must be a pair"),
+        ({"latents": "separate", "n_components": 1}, "an integer >= 2 or a pair .* got 1"),
         ({"latents": "separate", "n_components": (6, 5)}, "at most the number of images less one"),
         ({"latents": "separate", "n_components": (0, 2)}, "n_components must be an integer >= 1"),
         ({"latents": "nonsense"}, "latents must be one of .* got 'nonsense'"),

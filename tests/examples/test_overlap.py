@@ -15,10 +15,13 @@ def test_overlap_is_the_mean_dice_of_all_pairs():
     assert overlap.overlap(labels) == pytest.approx((1 + 2 * (2 * 4 / 12)) / 3)
 
 
-def test_the_smallest_determinant_is_that_of_the_interior():
+def test_the_smallest_determinants_are_those_of_the_interior():
     rows, _ = np.mgrid[:12, :12]
     field = np.stack([-0.5 * rows, np.zeros_like(rows)]).astype(float)
-    assert overlap._smallest_determinant(field[None]) == pytest.approx(0.5)
+    assert overlap._smallest_determinants(field[None]) == pytest.approx((0.5, 0.5))
+    field[0, 6, 6] -= 0.8  # the cells above turn over, and central differences see nothing there
+    at_voxels, at_corners = overlap._smallest_determinants(field[None])
+    assert at_corners < 0 < at_voxels
 
 
 def test_warps_raise_the_overlap_of_labels():

@@ -109,3 +109,13 @@ def test_levels_make_voxels_cubic():
     assert pose_levels((40, 48, 40), (4.0, 4.0, 4.0), 10) == [(1, 1, 1), (2, 2, 2), (4, 4, 4)]
     assert pose_levels((96, 96, 12), (1.0, 1.0, 8.0), 10)[-1] == (8, 8, 1)
     assert pose_levels((6, 6), (1.0, 1.0), 10) == [(1, 1)]
+
+
+def test_matrices_without_a_logarithm_have_no_pose_and_others_keep_theirs():
+    """One image that was turned and sheared beyond all poses ended an encoding of a whole batch."""
+    poses = random_poses("affine", 2)
+    matrices = pose_matrices(poses, "affine", 2)
+    mirrored = np.diag([-0.5, -0.02, 1.0])
+    found = pose_logarithms(np.stack([mirrored, *matrices, 0 * mirrored]), "affine")
+    assert np.isnan(found[[0, -1]]).all()
+    np.testing.assert_allclose(found[1:-1], poses, atol=1e-10)

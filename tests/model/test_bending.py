@@ -32,8 +32,9 @@ def test_descents_continue_with_what_was_learnt(fitted):
     )
     for descent in (plain, moved, anew):
         descent.take_steps(3)
-    moved.move_to(generator, latents + 1)
-    moved.move_to(generator, latents)
+    velocity = moved.residuals().velocity
+    moved.move_to(generator, latents + 1, velocity)
+    moved.move_to(generator, latents, velocity)
     anew = ResidualDescent(generator, images, latents, anew.residuals().velocity, _PRECISION)
     for descent in (plain, moved, anew):
         descent.take_steps(2)

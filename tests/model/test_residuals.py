@@ -158,6 +158,17 @@ def test_a_warp_beyond_the_modes_is_found(fitted):
     assert errors[1] < 0.1 * errors[0]
 
 
+def test_every_image_has_random_signs_of_its_own(fitted):
+    """Where all had the same signs, the error of the trace was that of one image."""
+    model, images = fitted
+    generator, latents, zero = start_of(model, images)
+    same = [np.repeat(some[:1], len(images), axis=0) for some in (images, latents, zero)]
+    descent = ResidualDescent(generator, *same, _PRECISION)
+    found = descent.determined(0)
+    assert len(np.unique(found)) == len(images)
+    np.testing.assert_allclose(descent.determined(0, first=1)[:-1], found[1:], rtol=1e-3)
+
+
 def test_the_trace_is_estimated(fitted):
     model, images = fitted
     generator, latents, zero = start_of(model, images)

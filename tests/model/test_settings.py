@@ -81,13 +81,18 @@ def test_values_of_numpy_become_plain():
     assert type(checked["balance"][1]) is float
 
 
+def test_one_number_of_separate_latents_is_halved():
+    layout = settings(latents="separate", n_components=5).layout
+    assert (layout.n_appearance, layout.n_shape, layout.n_latents) == (2, 3, 5)
+
+
 def test_what_goes_together_is_checked_with_the_images():
     assert settings(prior_dof=None).prior_dof == 2
     assert settings(voxel_size=(1, 2)).voxel_size == (1, 2)
     for arguments in (
         {"n_components": 10},
         {"n_components": (1, 1)},
-        {"latents": "separate"},
+        {"latents": "separate", "n_components": 1},
         {"prior_dof": 0.5},
         {"voxel_size": (1, 2, 3)},
     ):

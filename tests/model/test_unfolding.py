@@ -8,7 +8,8 @@ from scipy.ndimage import gaussian_filter
 
 from anamorph import ShapeAppearanceModel
 from anamorph.geometry import corner_determinants, invert, jacobian_determinant, shoot_both
-from anamorph.model.unfolding import unfolded
+from anamorph.model.folding import find_folds
+from anamorph.model.unfolding import _folds, unfolded
 from tests.model.test_residuals import blobs
 
 SPACES = [(16, 20), (10, 12, 11)]
@@ -51,8 +52,9 @@ def test_warps_that_fold_do_not_any_more(generator):
     np.testing.assert_array_equal(smooth[:2], velocity[:2])
     warps = warps_of(generator, latents, smooth)
     for warp in warps:
-        assert (least(warp)[0] >= 0.1).all()
-    assert (least(warps[0])[1] > 0).all()
+        at_voxels, at_corners = least(warp)
+        assert (at_voxels >= 0.1).all()
+        assert (at_corners > 0).all()
     if len(space) == 2:
         inverse = invert(warps[0])
         assert np.abs(inverse - warps[1]).max() < 0.3  # a geodesic back, and the inverse of cells
@@ -71,6 +73,39 @@ def test_velocities_stay_as_they_are_elsewhere(generator):
     assert changed.any()
     if len(space) == 2:
         assert not changed.all()
+
+
+def test_what_modes_press_stays(generator):
+    """Residual warps undid modes that pressed places: images were explained worse than without."""
+    space = generator.settings.space
+    latents = np.full((1, 1), 3000.0)
+    modes = generator.velocity(latents)
+    latents *= 12 / np.abs(modes).max()  # voxels
+    velocity = rough_velocity(space, [0.2])
+    assert min(least(warp)[0] for warp in warps_of(generator, latents, 0 * velocity)) < 0.1
+    smooth = unfolded(generator, latents, velocity)
+    assert np.abs(smooth).max() <= np.abs(velocity).max()
+    assert (smooth**2).sum() > 0.1 * (velocity**2).sum()
+
+
+def test_what_is_no_number_counts_as_folded(generator):
+    """A warp that goes too far has NaN, which is not less than anything."""
+    warps = np.zeros((2, len(generator.settings.space), *generator.settings.space), np.float32)
+    warps[(1, 0, *(3,) * len(generator.settings.space))] = np.nan
+    assert list(_folds(warps).any(axis=tuple(range(1, warps.ndim - 1)))) == [False, True]
+
+
+def test_cells_that_stay_turned_over_are_told(generator):
+    model = ShapeAppearanceModel(1, n_iter=2, residual="after", random_state=0)
+    model.fit(blobs(generator.settings.space, 4))
+    rough = rough_velocity(generator.settings.space, [0.3, 11])
+    rough[(0, 0, *(slice(2, 4),) * len(generator.settings.space))] += np.float32(2.5)
+    latents = np.zeros((2, 1))
+    at_corners = least(warps_of(generator, latents, rough)[0])[1]
+    folds = find_folds(model.predictor_, latents, rough, at_corners=True)
+    assert folds.n_images == (at_corners <= 0).sum() >= 1
+    assert folds.smallest == pytest.approx(at_corners.min(), rel=1e-3)
+    assert find_folds(model.predictor_, latents, 0 * rough, at_corners=True).n_images == 0
 
 
 def test_company_does_not_matter(generator):

@@ -145,14 +145,12 @@ def _model(
 ) -> ShapeAppearanceModel:
     check_choice("a layout", layout, LAYOUTS)
     checked = checked_components(n_components)
-    appearance, shape = (
-        (checked // 2, checked - checked // 2) if isinstance(checked, int) else checked
-    )
-    if layout == "separate" and appearance < 1:
+    total = checked if isinstance(checked, int) else sum(checked)
+    if layout == "separate" and total < 2:
         raise ArgumentError(
             f"n_components must be at least 2 for layout 'separate', got {n_components!r}"
         )
-    number = (appearance, shape) if layout == "separate" else appearance + shape
+    number = checked if layout == "separate" else total
     return ShapeAppearanceModel(number, latents=layout, random_state=seed, **arguments)
 
 

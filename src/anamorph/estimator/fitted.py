@@ -198,7 +198,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return encoded
         with shown_in_notebook(self.verbose, "Finding residual warps"):
             bent = predictor.bend(images, encoded)
-        tell_of_folds(find_folds(predictor, bent.latents, bent.residuals))
+        tell_of_folds(find_folds(predictor, bent.latents, bent.residuals, at_corners=True))
         return bent
 
     def _check_residual(self) -> None:

@@ -85,8 +85,8 @@ class ShapeAppearanceModel(TemplateMethods):
     Parameters
     ----------
     n_components : int or pair of int
-        Number K of latents; (n_appearance, n_shape) with ``latents="separate"``. Less than the
-        number of images.
+        Number K of latents; with ``latents="separate"`` also (n_appearance, n_shape), where one
+        number is halved. Less than the number of images.
     likelihood : {"gaussian", "bernoulli", "categorical", "poisson"}
         Of images with noise, binary images (or probabilities), label maps (or probabilities
         of classes), and counts; or any other in `anamorph.likelihoods`.

@@ -495,7 +495,7 @@ class Cohort:
             kept[part] = to_host(found.velocity)
             let_go(kept)
             values[part], energy[part] = found.log_likelihood, found.energy
-            improved[part], determined[part] = found.improved, descent.determined(seed)
+            improved[part], determined[part] = found.improved, descent.determined(seed, part.start)
             if likelihood.has_noise:
                 squares[part], observed[part] = _misfit(
                     posed, images, posed.appearance(latents), found.displacement

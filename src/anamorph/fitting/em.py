@@ -25,6 +25,7 @@ halved until F (`objective.joint_log_probability`) does not fall, and skipped if
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -302,7 +303,7 @@ class Fit:
         if not self.settings.likelihood.has_noise or share is None:
             return 1.0
         known = weighted.parameters.noise_precision / state.parameters.noise_precision
-        return min(1.0, share * float(known.mean()))
+        return min(1.0, share * math.sqrt(float(known.mean())))
 
     def _with_weight(self, state: State) -> State:
         """Return the state with noise and weight of the likelihood for new images, if wanted."""

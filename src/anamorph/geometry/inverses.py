@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anamorph.arrays.devices import array_namespace, beside, to_host
+from anamorph.arrays.devices import array_namespace, beside, is_on_device, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array
 from anamorph.geometry.fields import check_vector_field
 from anamorph.geometry.warps import pull_batch
 from anamorph.kernels.cpu.cells import find_in_planes, find_in_volumes
+from anamorph.kernels.cpu.places import find_by_newton
 from anamorph.kernels.threads import n_threads, run_parallel, slabs
 
 _FIND = {2: find_in_planes, 3: find_in_volumes}
@@ -188,6 +189,8 @@ def find_places(
     places : array of shape (n, d)
     found : array of bool, of shape (n,)
     """
+    if not is_on_device(displacement):
+        return _find_in_memory(displacement, points, start, tolerance, max_iterations)
     xp = array_namespace(displacement)
     best, places = xp.array(start, np.float64), xp.array(start, np.float64)
     left = xp.arange(len(points))
@@ -205,6 +208,28 @@ def find_places(
     if len(left):
         found[left], best[left] = _search_cells(displacement, points[left], best[left])
     return best, found
+
+
+def _find_in_memory(
+    displacement: Array, points: Array, start: Array, tolerance: float, max_iterations: int
+) -> tuple[Float64Array, BoolArray]:
+    """Do what `find_places` does, in one compiled call."""
+    places, targets = (np.array(some, np.float64) for some in (start, points))
+    flat = np.ascontiguousarray(displacement, np.float64).reshape(len(displacement), -1)
+    found = np.zeros(len(targets), np.uint8)
+    limits = tolerance, max_iterations, _LONGEST_NEWTON_STEP
+
+    def find(bounds: tuple[int, int]) -> None:
+        some = slice(*bounds)
+        shape = displacement.shape[1:]
+        find_by_newton(flat, shape, targets[some], places[some], found[some], *limits)
+
+    run_parallel(find, slabs(len(targets), n_threads()))
+    left = np.flatnonzero(found == 0)
+    was_found = found.astype(np.bool_)
+    if len(left):
+        was_found[left], places[left] = _search_cells(displacement, targets[left], places[left])
+    return places, was_found
 
 
 def _solved(matrix: Array, residual: Array) -> Array:

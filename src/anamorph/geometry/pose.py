@@ -36,6 +36,7 @@ ALIGNMENTS = (NONE, "translation", "rigid", "similarity", "affine")
 _SHIFT_SPREAD, _TURN_SPREAD, _ZOOM_SPREAD, _SHEAR_SPREAD = 0.5, 1.0, 0.5, 0.5
 _SERIES_BELOW, _SERIES_TERMS = 0.05, 8
 _MOST_ROOTS, _ROOT_ITERATIONS = 40, 12
+_LARGEST_ZOOM = 1e6  # of matrices that have a logarithm
 
 
 @lru_cache(maxsize=16)
@@ -93,7 +94,8 @@ def pose_matrices(poses: Float64Array, align: str, n_dims: int) -> Float64Array:
 def pose_logarithms(matrices: Float64Array, align: str) -> Float64Array:
     """Return the poses q, (N, P), of matrices (N, d + 1, d + 1) of a group.
 
-    What matrices have that the group has not is left out.
+    What matrices have that the group has not is left out. Matrices without a real logarithm, which
+    turn a place to where it would be mirrored, have NaN.
     """
     n_dims = matrices.shape[-1] - 1
     basis = pose_basis(align, n_dims).reshape(-1, (n_dims + 1) ** 2)
@@ -112,7 +114,12 @@ def compose_poses(
 
 def _logarithm(matrices: Float64Array) -> Float64Array:
     """Return principal logarithms of matrices (N, n, n), by square roots and a series."""
-    identity, root, factor = np.eye(matrices.shape[-1]), matrices, 2.0
+    eigenvalues = np.linalg.eigvals(matrices)
+    is_far = (np.abs(eigenvalues) < 1 / _LARGEST_ZOOM) | (np.abs(eigenvalues) > _LARGEST_ZOOM)
+    is_mirrored = (eigenvalues.imag == 0) & (eigenvalues.real <= 0)
+    has_none = (is_far | is_mirrored).any(axis=1)
+    identity, factor = np.eye(matrices.shape[-1]), 2.0
+    root = np.where(has_none[:, None, None], identity, matrices)
     for _ in range(_MOST_ROOTS):
         if not len(root) or np.abs(root - identity).max() < _SERIES_BELOW:
             break
@@ -124,6 +131,7 @@ def _logarithm(matrices: Float64Array) -> Float64Array:
     for term in range(_SERIES_TERMS):
         total = total + power / (2 * term + 1)
         power = power @ square
+    total[has_none] = np.nan
     return np.asarray(factor * total)
 
 

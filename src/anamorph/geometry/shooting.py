@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from anamorph.arrays.devices import array_namespace, beside, is_on_device, kernels_for, to_host
 from anamorph.arrays.typing import Array, Float64Array, IntArray
 from anamorph.geometry.fields import check_penalty, check_vector_field, check_voxel_size
-from anamorph.geometry.inverses import InverseOfSteps, polished_inverse
+from anamorph.geometry.inverses import InverseOfSteps, corner_determinants, polished_inverse
 from anamorph.geometry.operators import (
     VELOCITY_WEIGHTS,
     is_small_plane,
@@ -287,15 +287,22 @@ def shoot_unfolded(
     return displacement
 
 
-def count_folds(displacement: Array) -> tuple[IntArray, Float64Array]:
+def count_folds(displacement: Array, *, at_corners: bool = False) -> tuple[IntArray, Float64Array]:
     """Return how many determinants of each warp are not positive, (N,), and the smallest, (N,).
 
     Parameters
     ----------
     displacement : (N, d, *space)
         Of psi, in voxels, in memory or on a GPU. What is not finite counts as folded.
+    at_corners : bool, default False
+        Whether to look at the smallest determinant at the corners of each cell
+        (`corner_determinants`), and not at that of each voxel.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # far beyond all that is a warp
-        determinant = jacobian_determinant(displacement).reshape(len(displacement), -1)
+        determinant = (
+            corner_determinants(displacement).min(axis=1)
+            if at_corners
+            else jacobian_determinant(displacement)
+        ).reshape(len(displacement), -1)
     is_sound = (determinant > 0) & np.isfinite(determinant)
     return to_host((~is_sound).sum(axis=1)), to_host(determinant.min(axis=1))

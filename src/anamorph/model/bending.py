@@ -5,7 +5,8 @@ both are found in turns: steps of the residual velocity r (`model.residuals`), t
 given r. At first images count for little: warps bring together what is large, and do not get caught
 in details on the way. All turns but the last shoot in half as many steps, but not in fewer than
 four; where that is no quicker, there are but two turns. In the end, velocities whose warps fold are
-smoothed where they do (`model.unfolding`).
+smoothed where they do (`model.unfolding`); what lies around settles in a few more steps, and what
+folds then is smoothed again.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class Turn:
     is_quick: bool = True
 
 
-_TURNS = (Turn(0.1, 10), Turn(0.3, 10), Turn(1.0, 10), Turn(1.0, 15, is_quick=False))
-_TURNS_OF_SHORT_PATHS = (Turn(0.1, 8), Turn(1.0, 12, is_quick=False))
+_TURNS = (Turn(0.1, 10), Turn(0.3, 10), Turn(1.0, 10), Turn(1.0, 9, is_quick=False))
+_TURNS_OF_SHORT_PATHS = (Turn(0.1, 8), Turn(1.0, 9, is_quick=False))
+_SETTLING_STEPS = 4
 _FASTER, _FEWEST_STEPS = 2, 4  # quick turns shoot in so many times fewer steps, but in so many
 _MOST_SHOOTINGS = 6  # for the latents of a turn
 
@@ -81,8 +83,11 @@ def bend(
         latents = encode(
             bent, images, _MOST_SHOOTINGS, start=latents, exact_curvature=False
         ).latents
-        descent.move_to(_placed(here, poses), latents)
+        placed = _placed(here, poses)
+        descent.move_to(placed, latents, velocity)
         descent.take_steps(turn.n_steps)
+    descent.move_to(placed, latents, unfolded(generator, latents, descent.residuals().velocity))
+    descent.take_steps(_SETTLING_STEPS)
     return latents, unfolded(generator, latents, descent.residuals().velocity)
 
 

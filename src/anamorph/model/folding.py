@@ -54,7 +54,11 @@ class Folds:
 
 
 def find_folds(
-    predictor: Predictor, latents: Float64Array, residuals: Float32Array | None = None
+    predictor: Predictor,
+    latents: Float64Array,
+    residuals: Float32Array | None = None,
+    *,
+    at_corners: bool = False,
 ) -> Folds:
     """Look for folds in the warps of latents (N, K), in the steps of the model and in more.
 
@@ -64,11 +68,18 @@ def find_folds(
     latents : array of shape (N, K)
     residuals : array of shape (N, d, *space), optional
         Residual velocities; none by default.
+    at_corners : bool, default False
+        Whether cells are looked at, and not voxels. Only the steps of the model are taken then,
+        since `model.unfolding` has seen to it that warps do not fold in these.
 
     Returns
     -------
     Folds
     """
+    if at_corners:
+        counts, smallest = _count(predictor, latents, residuals, at_corners=True)
+        lowest = min((float(least) for least in smallest[counts > 0]), default=1.0)
+        return Folds(len(latents), 0, int((counts > 0).sum()), int(counts.sum()), lowest)
 
     def are_cured(finer: Predictor, numbers: IntArray) -> BoolArray:
         some = None if residuals is None else residuals[numbers]
@@ -199,7 +210,11 @@ def _largest_warps(generator: Generator, latents: Float64Array) -> IntArray:
 
 
 def _count(
-    predictor: Predictor, latents: Float64Array, residuals: Float32Array | None = None
+    predictor: Predictor,
+    latents: Float64Array,
+    residuals: Float32Array | None = None,
+    *,
+    at_corners: bool = False,
 ) -> tuple[IntArray, Float64Array]:
     """Return what `count_folds` does, of warps in the steps of the predictor's generator."""
 
@@ -207,7 +222,7 @@ def _count(
         bent = generator.bent(None if residuals is None else residuals[part])
         displacement = bent.displacement(generator.own(latents[part]))
         assert displacement is not None  # there are latents that move something
-        return count_folds(displacement)
+        return count_folds(displacement, at_corners=at_corners)
 
     counts, smallest = zip(*predictor.in_parts(look, len(latents)), strict=True)
     return np.concatenate(counts), np.concatenate(smallest)

@@ -78,7 +78,8 @@ def _weights(count: int) -> Accepted:
 
 
 _COMPONENTS = Accepted(
-    "an integer >= 1; with separate latents two", lambda _, value: checks.checked_components(value)
+    "an integer >= 1, or two with separate latents",
+    lambda _, value: checks.checked_components(value),
 )
 _WEIGHT = Accepted(
     "a positive number or 'auto'",
@@ -205,7 +206,7 @@ class Hyperparameter:
 _TABLE = (
     Hyperparameter(
         "n_components", 16, _COMPONENTS, MODEL,
-        "Number of latents; 'A,S' for appearance and shape with --latents separate",
+        "Number of latents; with --latents separate half of them are for shape, or as 'A,S' says",
         flag="--components", short="-k", typed="K", label="Latents",
     ),
     Hyperparameter(

@@ -14,6 +14,7 @@ from anamorph.model.posing import PosedGenerator
 
 _MOST_HALVINGS = 5
 _LEAST_MOTION = 0.01  # voxels; shorter steps change nothing
+_LONGEST_MOTION = 1.0  # sides of the box
 
 
 @dataclass
@@ -107,14 +108,21 @@ class _Some:
 
 
 def _backtrack(some: _Some, search: PoseSearch, step: Float64Array) -> BoolArray:
-    """Take steps (n, P), halved until they do no harm; tell which were taken, (n,)."""
+    """Take steps (n, P), halved until they do no harm; tell which were taken, (n,).
+
+    Steps across the whole box are made shorter: the derivatives know nothing of what is so far.
+    """
     before, start = search.log_likelihood[some.which].copy(), search.poses[some.which].copy()
     frame = some.posed(start).frame
+    longest = _LONGEST_MOTION * max(frame.space) / np.maximum(frame.motion(step), _LEAST_MOTION)
+    step = step * np.minimum(1.0, longest)[:, None]
     moved, pending = np.zeros(len(step), bool), np.arange(len(step))
     for halvings in range(_MOST_HALVINGS + 1):
         trial = frame.composed(step[pending] * 0.5**halvings, start[pending])
+        is_pose = np.isfinite(trial).all(axis=1)  # steps may go beyond all poses
+        trial[~is_pose] = start[pending[~is_pose]]
         values = to_host(some.posed(trial, pending).log_likelihood(*some.fields(pending)))
-        good = values >= before[pending] - slack(before[pending])
+        good = is_pose & (values >= before[pending] - slack(before[pending]))
         taken = some.which[pending[good]]
         search.poses[taken], search.log_likelihood[taken] = trial[good], values[good]
         search.improved[taken] = True

@@ -16,7 +16,7 @@ tau is re-estimated by EM. With the posterior covariance of r, (H + tau L)^-1,
     tau = sum_n gamma_n / sum_n r_n'L r_n,   gamma_n = tr H (H + tau L)^-1,
 
 where gamma is the number of coordinates of r that an image determines. Without the trace, tau would
-grow beyond all bounds. It is estimated by one random field of signs (Hutchinson).
+grow beyond all bounds. It is estimated by a random field of signs for each image (Hutchinson).
 """
 
 from __future__ import annotations
@@ -190,14 +190,14 @@ class ResidualDescent:
         self._stiffness: Float64Array = xp.zeros(len(images))  # tau s'Ls of the last step s
         self._here = _Visit(self._observed, velocity)
 
-    def move_to(self, generator: Generator, latents: Float64Array) -> None:
-        """Continue with other latents, under another generator.
+    def move_to(self, generator: Generator, latents: Float64Array, velocity: Array) -> None:
+        """Continue elsewhere, under another generator.
 
         What earlier steps have taught about curvature is kept.
         """
         before = self._observed
         self._observed = _Observed.at(generator, before.images, latents, before.precision)
-        self._here = _Visit(self._observed, self._here.velocity)
+        self._here = _Visit(self._observed, velocity)
 
     def take_steps(self, n_steps: int) -> None:
         """Take at most so many steps; an image takes fewer once it gains little by them."""
@@ -231,11 +231,22 @@ class ResidualDescent:
             self._improved,
         )
 
-    def determined(self, seed: int) -> Float64Array:
-        """Return tr H (H + tau L)^-1, (N,), estimated by a random field of signs."""
+    def determined(self, seed: int, first: int = 0) -> Float64Array:
+        """Return tr H (H + tau L)^-1, (N,), estimated by a random field of signs for each image.
+
+        Fields of their own make errors average out over images.
+
+        Parameters
+        ----------
+        seed : int
+        first : int
+            Number of the first image among all that have the seed in common; 0 by default.
+        """
         xp, shape = array_namespace(self._here.velocity), self._here.velocity.shape
-        draws = np.random.default_rng(seed).integers(0, 2, shape[1:]) * 2 - 1
-        signs = xp.asarray(np.broadcast_to(draws.astype(np.float32), shape).copy())
+        signs = np.empty(shape, np.float32)
+        for number, field in enumerate(signs, start=first):
+            field[...] = np.random.default_rng([seed, number]).integers(0, 2, shape[1:]) * 2 - 1
+        signs = xp.asarray(signs)
         hessian = self._here.hessian(xp.arange(shape[0]))
         s, precision = self._observed.generator.settings, self._observed.precision
         weights = s.shape_penalty, s.voxel_size

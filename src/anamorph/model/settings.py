@@ -52,13 +52,18 @@ class LatentLayout:
 
     @classmethod
     def named(cls, name: str, n_components: int | tuple[int, int]) -> LatentLayout:
-        """Return the layout "joint", "separate", "shape" or "appearance"."""
+        """Return the layout "joint", "separate", "shape" or "appearance".
+
+        Half of a number of separate latents are for appearance, and the others for shape.
+        """
         if name == "separate":
-            if not isinstance(n_components, tuple):
+            if n_components == 1:
                 raise ArgumentError(
-                    "n_components must be a pair when latents='separate', for appearance and for "
-                    f"shape, e.g. 10,20, got {n_components!r}"
+                    "n_components must be an integer >= 2 or a pair when latents='separate', for "
+                    "appearance and for shape, e.g. 10,20, got 1"
                 )
+            if not isinstance(n_components, tuple):
+                n_components = n_components // 2, n_components - n_components // 2
             n_appearance, n_shape = n_components
             return cls(n_appearance + n_shape, n_appearance, n_shape, n_appearance)
         if isinstance(n_components, tuple):

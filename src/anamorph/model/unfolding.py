@@ -1,11 +1,11 @@
 """Velocities that are smoothed where their warps fold, or nearly do, until they do not.
 
 For the last of the likelihood, residual warps may press places to almost nothing, or let cells of
-the grid turn over, which no label or Jacobian survives. A place is pressed where the determinant of
-the warp or of its inverse is below a tenth at a voxel, and folded where that of the warp is not
-positive at a corner of a cell, between which warps are linear along each axis: a warp of a plane
-is then one-to-one. Velocities are smoothed around such places of the template, more widely after
-every few rounds; everywhere else they stay as they are.
+the grid turn over, which no label or Jacobian survives. A warp or its inverse folds where its
+determinant is below a tenth at a voxel, or not positive at a corner of a cell, between which warps
+are linear along each axis: without the latter, warps of a plane are one-to-one. Velocities are
+smoothed around such places of the template, more widely after every other round; everywhere else
+they stay as they are.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from scipy.ndimage import gaussian_filter, maximum_filter
 from anamorph.arrays.devices import array_namespace, beside, to_host
 from anamorph.arrays.typing import Array, BoolArray, Float64Array
 from anamorph.geometry import corner_determinants, jacobian_determinant, shoot, shoot_both
+from anamorph.geometry.inverses import polished_inverse
 from anamorph.model.generator import Generator
 from anamorph.model.settings import Settings
 
 _LEAST_DETERMINANT = 0.1  # of psi and of its inverse, by central differences at voxels
 _LEAST_AT_CORNERS = 0.01  # positive but for rounding
 _WIDTH, _EDGE = 1.0, 0.5  # voxels, standard deviation of what smooths velocities, and its edges
-_SHARE = 0.5  # of the smoothed velocity that replaces the rough one
-_MOST_ROUNDS, _ROUNDS_BEFORE_WIDER = 24, 3
+_SHARE = 0.75  # of the smoothed velocity that replaces the rough one
+_MOST_ROUNDS, _ROUNDS_BEFORE_WIDER = 20, 2
 
 
 def unfolded(generator: Generator, latents: Float64Array, velocity: Array) -> Array:
@@ -43,41 +44,46 @@ def unfolded(generator: Generator, latents: Float64Array, velocity: Array) -> Ar
     """
     smooth, modes = velocity.copy(), generator.velocity(latents)
     which = array_namespace(velocity).arange(len(velocity))
+    inverses: Array | None = None
     for number in range(_MOST_ROUNDS):
         total = array_namespace(velocity).ascontiguousarray(modes[which] + smooth[which])
-        folds = _folded_places(total, generator.settings)
+        warps, inverses = _both_warps(total, generator.settings, inverses)
+        folds = _folded_places(to_host(warps), to_host(inverses))
         found = np.flatnonzero(folds.reshape(len(folds), -1).any(axis=1))
         if not len(found):
             break
-        which, rough = which[beside(which, found)], to_host(total)[found]
+        kept = beside(which, found)
+        which, inverses = which[kept], inverses[kept]
+        rough = to_host(smooth[which])
         step = _towards_smooth(rough, folds[found], number // _ROUNDS_BEFORE_WIDER)
         smooth[which] += beside(smooth, step)
     return smooth
 
 
-def _folded_places(velocity: Array, settings: Settings) -> BoolArray:
-    """Return where in the template warps of velocities (N, d, *space) fold, (N, *space).
-
-    Where a warp does not, its inverse is looked at, which takes longer to find.
-    """
+def _both_warps(velocity: Array, settings: Settings, inverses: Array | None) -> tuple[Array, Array]:
+    """Return warps and their inverses, which are near those of the round before, if there are."""
     arguments = settings.shape_penalty, settings.voxel_size, settings.n_steps
-    warps = to_host(shoot(velocity, *arguments))
-    folds: BoolArray = corner_determinants(warps).min(axis=1) < _LEAST_AT_CORNERS
-    folds |= _are_pressed(warps)
-    folded = np.zeros_like(folds)
-    for n, *voxel in np.argwhere(folds):
+    if inverses is None:
+        return shoot_both(velocity, *arguments)
+    warps = shoot(velocity, *arguments)
+    return warps, polished_inverse(warps, inverses)
+
+
+def _folded_places(warps: Array, inverses: Array) -> BoolArray:
+    """Return where in the template warps (N, d, *space) or their inverses fold, (N, *space)."""
+    folded = _folds(inverses)
+    for n, *voxel in np.argwhere(_folds(warps)):
         place = np.rint(voxel + warps[(n, slice(None), *voxel)]).astype(int)
         folded[(n, *(place % folded.shape[1:]))] = True
-    rest = np.flatnonzero(~folds.reshape(len(folds), -1).any(axis=1))
-    if len(rest):
-        some = velocity[beside(velocity, rest, np.intp)]
-        folded[rest] = _are_pressed(to_host(shoot_both(some, *arguments)[1]))
     return folded
 
 
-def _are_pressed(warps: Array) -> BoolArray:
-    is_pressed: BoolArray = jacobian_determinant(warps) < _LEAST_DETERMINANT
-    return is_pressed
+def _folds(warps: Array) -> BoolArray:
+    """Return where warps (N, d, *space) press voxels together, or turn cells over, (N, *space)."""
+    is_upright = corner_determinants(warps).min(axis=1) >= _LEAST_AT_CORNERS
+    is_wide = jacobian_determinant(warps) >= _LEAST_DETERMINANT
+    folds: BoolArray = ~(is_upright & is_wide)  # also where a warp went too far to be a number
+    return folds
 
 
 def _towards_smooth(velocity: Array, places: BoolArray, radius: int) -> Array:
