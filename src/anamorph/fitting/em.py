@@ -289,8 +289,10 @@ class Fit:
 
         Images of the fit leave less noise than others, since modes have learnt them by heart, and
         residuals of neighbouring voxels are alike. Taken at their word, voxels would make residual
-        warps explain what the modes of appearance cannot. So each counts as much less as there is
-        more noise in images that the fit does not know, and as the share that is independent.
+        warps explain what the modes of appearance cannot. So each counts as the share that is
+        independent, and less where there is more noise in images that the fit does not know. The
+        root of that ratio is between what it would be if residual warps of other images were
+        larger by as much, 1, and if they were not.
 
         Parameters
         ----------
@@ -564,7 +566,8 @@ class Fit:
         after = self._joint(log_likelihood, parameters, state.latents)
         self._check_rise("residual warps", before, after - price)
         if energy > _LEAST_ENERGY and sums.scalar("determined") > 0:
-            precision = sums.scalar("determined") / (state.residual_weight or 1.0) / energy
+            weight = 1.0 if state.residual_weight is None else state.residual_weight
+            precision = sums.scalar("determined") / (weight * energy)
         learnt = np.array([precision, *parameters.noise_precision])
         return replace(state, parameters=replace(parameters, residual=learnt)), after, price
 

@@ -1,11 +1,12 @@
-"""Velocities that are smoothed where their warps fold, or nearly do, until they do not.
+"""Residual velocities that are smoothed where their warps fold, or nearly do.
 
 For the last of the likelihood, residual warps may press places to almost nothing, or let cells of
 the grid turn over, which no label or Jacobian survives. A warp or its inverse folds where its
 determinant is below a tenth at a voxel, or not positive at a corner of a cell, between which warps
-are linear along each axis: without the latter, warps of a plane are one-to-one. Velocities are
-smoothed around such places of the template, more widely after every other round; everywhere else
-they stay as they are.
+are linear along each axis: without the latter, warps of a plane are one-to-one. The residual
+velocity is smoothed around such places of the template, more widely after every other round, until
+there are none or rounds come to an end: modes that press a place by themselves keep it pressed.
+Everywhere else velocities stay as they are.
 """
 
 from __future__ import annotations
