@@ -59,6 +59,20 @@ def test_where_newton_fails_cells_are_searched():
         assert np.abs(compose(warp, searched)).max() <= 1e-5
 
 
+@pytest.mark.parametrize("space", [(6, 7), (6, 7, 5)])
+def test_no_place_is_found_where_there_is_nan(space):
+    """And where nothing is found, places stay where the search began."""
+    d = len(space)
+    field = np.zeros((d, *space), np.float32)
+    field[(0, *(1,) * d)] = np.nan
+    points = np.array([[1.2] * d, [3.2] * d])
+    start = np.array([[1.2] * d, [1.5] * d])
+    places, found = find_places(field, points, start)
+    assert not found[0]
+    assert np.isfinite(places).all()
+    np.testing.assert_array_equal(places[~found], start[~found])
+
+
 def test_folds_are_named_by_their_voxel():
     warp = np.zeros((2, 3, 16, 16))[:, 1]
     warp[1, 5, 7] = 1.5  # one voxel goes past its neighbour

@@ -119,3 +119,13 @@ def test_matrices_without_a_logarithm_have_no_pose_and_others_keep_theirs():
     found = pose_logarithms(np.stack([mirrored, *matrices, 0 * mirrored]), "affine")
     assert np.isnan(found[[0, -1]]).all()
     np.testing.assert_allclose(found[1:-1], poses, atol=1e-10)
+    assert np.isnan(pose_logarithms(np.full((1, 3, 3), np.inf), "affine")).all()
+
+
+@pytest.mark.parametrize("short_by", [1e-3, 1e-6, 1e-9])
+def test_poses_near_half_turns_have_logarithms(short_by):
+    """Twelve iterations of a square root were too few there: turns came out twice as large."""
+    poses = np.array([[3.0, 2.0, np.pi - short_by], [3.0, 2.0, 0.1]])
+    found = pose_logarithms(pose_matrices(poses, "rigid", 2), "rigid")
+    again = pose_matrices(found, "rigid", 2)
+    np.testing.assert_allclose(again, pose_matrices(poses, "rigid", 2), atol=1e-5)

@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 from anamorph import ShapeAppearanceModel
 from anamorph.geometry import corner_determinants, invert, jacobian_determinant, shoot_both
-from anamorph.model.folding import find_folds
+from anamorph.model.folding import find_folds, tell_of_turned_cells
 from anamorph.model.unfolding import _folds, unfolded
 from tests.model.test_residuals import blobs
 
@@ -95,17 +95,20 @@ def test_what_is_no_number_counts_as_folded(generator):
     assert list(_folds(warps).any(axis=tuple(range(1, warps.ndim - 1)))) == [False, True]
 
 
-def test_cells_that_stay_turned_over_are_told(generator):
+def test_cells_that_stay_turned_over_are_told(generator, caplog):
     model = ShapeAppearanceModel(1, n_iter=2, residual="after", random_state=0)
     model.fit(blobs(generator.settings.space, 4))
     rough = rough_velocity(generator.settings.space, [0.3, 11])
     rough[(0, 0, *(slice(2, 4),) * len(generator.settings.space))] += np.float32(2.5)
     latents = np.zeros((2, 1))
-    at_corners = least(warps_of(generator, latents, rough)[0])[1]
+    at_corners = least(model.displacement(latents, residuals=rough))[1]  # in the steps it takes
     folds = find_folds(model.predictor_, latents, rough, at_corners=True)
     assert folds.n_images == (at_corners <= 0).sum() >= 1
     assert folds.smallest == pytest.approx(at_corners.min(), rel=1e-3)
     assert find_folds(model.predictor_, latents, 0 * rough, at_corners=True).n_images == 0
+    with caplog.at_level("WARNING"):
+        tell_of_turned_cells(folds)
+    assert f"{folds.n_images} of 2 images turn over {folds.n_voxels} cells" in caplog.text
 
 
 def test_company_does_not_matter(generator):

@@ -26,7 +26,12 @@ from anamorph.images.files import FileImages
 from anamorph.latents import draw_latents, mode_standard_deviations
 from anamorph.model.checks import ArgumentError, check_choice, check_integer
 from anamorph.model.encoding import Encoded
-from anamorph.model.folding import encode_unfolded, find_folds, tell_of_folds
+from anamorph.model.folding import (
+    encode_unfolded,
+    find_folds,
+    tell_of_folds,
+    tell_of_turned_cells,
+)
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
 from anamorph.model.posterior import Posterior
@@ -198,7 +203,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return encoded
         with shown_in_notebook(self.verbose, "Finding residual warps"):
             bent = predictor.bend(images, encoded)
-        tell_of_folds(find_folds(predictor, bent.latents, bent.residuals, at_corners=True))
+        tell_of_turned_cells(find_folds(predictor, bent.latents, bent.residuals, at_corners=True))
         return bent
 
     def _check_residual(self) -> None:

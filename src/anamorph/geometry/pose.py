@@ -35,7 +35,7 @@ ALIGNMENTS = (NONE, "translation", "rigid", "similarity", "affine")
 # beside thousands of voxels, they only decide where images do not.
 _SHIFT_SPREAD, _TURN_SPREAD, _ZOOM_SPREAD, _SHEAR_SPREAD = 0.5, 1.0, 0.5, 0.5
 _SERIES_BELOW, _SERIES_TERMS = 0.05, 8
-_MOST_ROOTS, _ROOT_ITERATIONS = 40, 12
+_MOST_ROOTS, _MOST_ROOT_ITERATIONS, _ROOT_TOLERANCE = 40, 60, 1e-15
 _LARGEST_ZOOM = 1e6  # of matrices that have a logarithm
 
 
@@ -114,11 +114,12 @@ def compose_poses(
 
 def _logarithm(matrices: Float64Array) -> Float64Array:
     """Return principal logarithms of matrices (N, n, n), by square roots and a series."""
-    eigenvalues = np.linalg.eigvals(matrices)
+    is_finite = np.isfinite(matrices).all(axis=(1, 2))
+    identity, factor = np.eye(matrices.shape[-1]), 2.0
+    eigenvalues = np.linalg.eigvals(np.where(is_finite[:, None, None], matrices, identity))
     is_far = (np.abs(eigenvalues) < 1 / _LARGEST_ZOOM) | (np.abs(eigenvalues) > _LARGEST_ZOOM)
     is_mirrored = (eigenvalues.imag == 0) & (eigenvalues.real <= 0)
-    has_none = (is_far | is_mirrored).any(axis=1)
-    identity, factor = np.eye(matrices.shape[-1]), 2.0
+    has_none = ~is_finite | (is_far | is_mirrored).any(axis=1)
     root = np.where(has_none[:, None, None], identity, matrices)
     for _ in range(_MOST_ROOTS):
         if not len(root) or np.abs(root - identity).max() < _SERIES_BELOW:
@@ -138,11 +139,14 @@ def _logarithm(matrices: Float64Array) -> Float64Array:
 def _square_root(matrices: Float64Array) -> Float64Array:
     """Return principal square roots of matrices (N, n, n), by the iteration of Denman-Beavers."""
     root, inverse = matrices, np.broadcast_to(np.eye(matrices.shape[-1]), matrices.shape)
-    for _ in range(_ROOT_ITERATIONS):
+    for _ in range(_MOST_ROOT_ITERATIONS):  # few, but one for each binary digit near half turns
+        before = root
         root, inverse = (
             (root + np.linalg.inv(inverse)) / 2,
             (inverse + np.linalg.inv(root)) / 2,
         )
+        if len(root) and np.abs(root - before).max() < _ROOT_TOLERANCE * np.abs(root).max():
+            break
     return np.asarray(root)
 
 

@@ -41,7 +41,7 @@ class Folds:
     n_images : int
         Images whose warps fold however many steps are taken.
     n_voxels : int
-        Voxels where the determinants of these are not positive, in all images together.
+        Voxels, or cells, where the determinants of these are not positive, in all images together.
     smallest : float
         The smallest determinant of these, 1 if there are none.
     """
@@ -69,8 +69,7 @@ def find_folds(
     residuals : array of shape (N, d, *space), optional
         Residual velocities; none by default.
     at_corners : bool, default False
-        Whether cells are looked at, and not voxels. Only the steps of the model are taken then,
-        since `model.unfolding` has seen to it that warps do not fold in these.
+        Whether the cells of warps are looked at as they are drawn, and not voxels.
 
     Returns
     -------
@@ -154,6 +153,17 @@ def tell_of_folds(folds: Folds) -> None:
         )
 
 
+def tell_of_turned_cells(folds: Folds) -> None:
+    """Warn of warps that turn cells over, as `find_folds` finds them at corners."""
+    if folds.n_images:
+        logger.warning(
+            "The warps of %d of %d images turn over %d cells between voxels (smallest Jacobian "
+            "determinant at a corner %.2g): they are not one-to-one there; fit with a larger "
+            "shape_penalty, or with more n_steps",
+            *(folds.n_images, folds.n_checked, folds.n_voxels, folds.smallest),
+        )
+
+
 def _find_and_cure(
     predictor: Predictor,
     latents: Float64Array,
@@ -220,7 +230,8 @@ def _count(
 
     def look(generator: Generator, part: slice) -> tuple[IntArray, Float64Array]:
         bent = generator.bent(None if residuals is None else residuals[part])
-        displacement = bent.displacement(generator.own(latents[part]))
+        draw = bent.unfolded_displacement if at_corners else bent.displacement
+        displacement = draw(generator.own(latents[part]))
         assert displacement is not None  # there are latents that move something
         return count_folds(displacement, at_corners=at_corners)
 

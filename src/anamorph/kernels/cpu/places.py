@@ -16,9 +16,11 @@ _LEAST_DETERMINANT = 1e-6  # of a matrix that is inverted
 
 @kernel
 def _largest(vector: Array) -> float:
-    """Return the largest size of an entry."""
+    """Return the largest size of an entry, NaN if any is."""
     largest = 0.0
     for entry in vector:
+        if math.isnan(entry):
+            return entry
         largest = max(largest, abs(entry))
     return largest
 
