@@ -144,7 +144,7 @@ def test_bad_model_files(anamorph, tmp_path, content, problem):
         (("-k", 10), "--components must be at most the number of images less one, got 10"),
         (("-k", 0), "--components must be an integer >= 1, got 0"),
         (("-k", "1,1"), "--components must be one integer when --latents='joint'"),
-        (("--latents", "separate"), "for appearance and for shape, e.g. 10,20, got 2"),
+        (("--latents", "separate", "-k", 1), "for appearance and for shape, e.g. 10,20, got 1"),
         (("--likelihood", "student"), "--likelihood must be one of"),
         (("--likelihood", "bernoulli", "--preset", "cats"), "--preset must be one of"),
         (("--latents", "both"), "--latents must be one of"),
