@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 
 from anamorph.arrays.devices import array_namespace, beside
-from anamorph.arrays.typing import Array, Float64Array
+from anamorph.arrays.typing import Array, BoolArray, Float64Array
 
 NONE = "none"
 #: Groups of maps, each within the next.
@@ -114,8 +114,8 @@ def compose_poses(
 
 def _logarithm(matrices: Float64Array) -> Float64Array:
     """Return principal logarithms of matrices (N, n, n), by square roots and a series."""
-    is_finite = np.isfinite(matrices).all(axis=(1, 2))
     identity, factor = np.eye(matrices.shape[-1]), 2.0
+    is_finite: BoolArray = np.asarray(np.isfinite(matrices).all(axis=(1, 2)))
     eigenvalues = np.linalg.eigvals(np.where(is_finite[:, None, None], matrices, identity))
     is_far = (np.abs(eigenvalues) < 1 / _LARGEST_ZOOM) | (np.abs(eigenvalues) > _LARGEST_ZOOM)
     is_mirrored = (eigenvalues.imag == 0) & (eigenvalues.real <= 0)
