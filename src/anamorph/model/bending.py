@@ -43,7 +43,7 @@ class Turn:
 
 
 _TURNS = (Turn(0.1, 10), Turn(0.3, 10), Turn(1.0, 10), Turn(1.0, 9, is_quick=False))
-_TURNS_OF_SHORT_PATHS = (Turn(0.1, 8), Turn(1.0, 9, is_quick=False))
+_TURNS_OF_SHORT_PATHS = (Turn(0.1, 6), Turn(1.0, 8, is_quick=False))
 _SETTLING_STEPS = 4
 _FASTER, _FEWEST_STEPS = 2, 4  # quick turns shoot in so many times fewer steps, but in so many
 _MOST_SHOOTINGS = 6  # for the latents of a turn
