@@ -29,10 +29,10 @@ _MOST_ROUNDS, _ROUNDS_BEFORE_WIDER = 20, 2
 
 
 def unfolded(generator: Generator, latents: Float64Array, velocity: Array) -> Array:
-    """Return residual velocities (N, d, *space) whose warps do not fold.
+    """Return residual velocities (N, d, *space), smoothed where their warps would fold.
 
-    Those whose warps do not fold are returned as they are. What resists stays as smooth as it
-    became.
+    Those whose warps do not fold are returned as they are. What resists all rounds stays as smooth
+    as it became, and folds.
 
     Parameters
     ----------
