@@ -13,15 +13,18 @@ from tests.cli.conftest import QUICK, blobs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and devices of POSIX")
 
-#: Sends a signal to the process when it imports a module.
+#: Sends signals to the process when it imports a module.
 AT_IMPORT = """
 import os, signal, sys
 class Finder:
     def find_spec(self, name, *arguments):
         if name == {module!r}:
-            os.kill(os.getpid(), {number})
+            for number in {numbers}:
+                os.kill(os.getpid(), number)
 sys.meta_path.insert(0, Finder())
 """
+
+BEFORE_AN_ITERATION = "Stopped before the first iteration was done; nothing was written\n"
 
 
 def run(*arguments, before="", **options):
@@ -69,16 +72,43 @@ def test_a_result_that_cannot_be_printed_is_an_error(picture_model):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("module", ["numba", "anamorph.estimator", "sklearn.base"])
 def test_a_signal_while_starting_is_one_line(pictures, tmp_path, number, module):
-    before = AT_IMPORT.format(module=module, number=int(number))
+    before = AT_IMPORT.format(module=module, numbers=[int(number)])
     done = run("fit", pictures, "-o", tmp_path / "model", *QUICK, before=before)
     assert done.returncode == 130
-    assert done.stderr == "error: interrupted\n"
+    assert done.stderr in ("error: interrupted\n", BEFORE_AN_ITERATION)
     left = [name for name in os.listdir(tmp_path) if name.endswith(".lock")]
     assert set(os.listdir(tmp_path)) == {"pictures", *left}
 
 
+def test_a_second_signal_does_not_wait_for_an_import(pictures, tmp_path):
+    before = AT_IMPORT.format(module="numba", numbers=[int(signal.SIGINT)] * 2)
+    done = run("fit", pictures, "-o", tmp_path / "model", *QUICK, before=before)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
+#: Imports a module after the second iteration.
+IN_A_FIT = """
+from anamorph.cli.terminal.messages import FitDisplay
+advance = FitDisplay.advance
+def importing(display, progress):
+    advance(display, progress)
+    if progress.n_done == 2:
+        import this
+FitDisplay.advance = importing
+"""
+
+
+def test_an_interrupt_while_a_fit_imports_says_how_to_resume(pictures, tmp_path):
+    before = AT_IMPORT.format(module="this", numbers=[int(signal.SIGINT)]) + IN_A_FIT
+    output = tmp_path / "model.safetensors"
+    done = run("fit", pictures, "-o", output, "-k", 2, "--iterations", 400, before=before)
+    assert done.returncode == 130
+    (line,) = done.stderr.splitlines()
+    assert f"{tmp_path / 'model.checkpoint'} is kept" in line
+
+
 def test_an_interrupt_before_the_command_is_one_line(pictures, tmp_path):
-    before = AT_IMPORT.format(module="anamorph.cli.app", number=int(signal.SIGINT))
+    before = AT_IMPORT.format(module="anamorph.cli.app", numbers=[int(signal.SIGINT)])
     done = run("fit", pictures, "-o", tmp_path / "model", before=before)
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
 

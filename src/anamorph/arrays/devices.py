@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +25,10 @@ DEFAULT_MEMORY_BUDGET = 2 * 2**30
 
 # Below so many voxels in all, a fit is over before a GPU pays.
 _SMALLEST_WORK = 2**24
+
+# Some thousand times per second; without going through the machinery of imports, where an
+# interrupt has to wait.
+_module = cache(import_module)
 
 
 def find_gpu() -> Any:
@@ -113,7 +118,7 @@ def array_namespace(array: object) -> Any:
 
 def fourier_namespace(array: object) -> Any:
     """Return the module that transforms this array: scipy.fft or cupyx.scipy.fft."""
-    return import_module("cupyx.scipy.fft" if is_on_device(array) else "scipy.fft")
+    return _module("cupyx.scipy.fft" if is_on_device(array) else "scipy.fft")
 
 
 def kernels_for(array: object, module: str) -> Any:
@@ -121,7 +126,7 @@ def kernels_for(array: object, module: str) -> Any:
     if is_on_device(array):
         floor, _, name = module.removesuffix(".cpu").rpartition(".")
         module = f"{floor.removesuffix('.cpu')}.cuda.{name}"
-    return import_module(module)
+    return _module(module)
 
 
 def free_bytes() -> int:

@@ -7,10 +7,10 @@ at a time, next to each other in memory, and large volumes one at a time.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class FieldBlocks(Blocks):
 
     @property
     def _xp(self) -> Any:
-        return import_module("cupy" if self.is_on_device else "numpy")
+        return sys.modules["cupy"] if self.is_on_device else np
 
     def constants(self, values: Any, dtype: Any) -> Any:
         """Return numbers for kernels that hardly change; for a GPU as tuples, not as arrays."""

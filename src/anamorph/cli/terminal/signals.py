@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the work is interrupted in order; while it is starting, it ends at once."""
+"""Ctrl-C and SIGTERM: the work is interrupted in order, but not within an import."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from types import FrameType
 INTERRUPTED = 130
 
 _IMPORTS = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+_SOON = 0.01  # seconds
+_CAN_WAIT = hasattr(signal, "setitimer")  # not on Windows
 
 
 @contextmanager
@@ -33,11 +35,18 @@ def handle_signals() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise a KeyboardInterrupt, but end within an import: it may turn it into another error."""
-    if _is_importing(frame):
+    """Raise a KeyboardInterrupt, but not within an import: it may turn it into another error.
+
+    There the interrupt waits until the import is done; a second one ends the process at once.
+    """
+    is_waiting = _CAN_WAIT and signal.setitimer(signal.ITIMER_REAL, 0)[0] > 0
+    if not _is_importing(frame):
+        raise KeyboardInterrupt
+    if is_waiting or not _CAN_WAIT:
         _tell_of_interrupt()
         os._exit(INTERRUPTED)
-    raise KeyboardInterrupt
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _SOON)
 
 
 def _tell_of_interrupt() -> None:
