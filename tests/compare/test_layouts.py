@@ -129,7 +129,6 @@ def test_what_is_hidden_does_not_influence_the_fit():
 def plain_log_likelihood(likelihood, expected, truth, variance):
     """Return ln p of images (N, C, *space) given their expectation, without what is NaN."""
     if likelihood == "gaussian":
-        variance = variance.reshape(1, -1, 1, 1)
         values = -((truth - expected) ** 2) / (2 * variance) - np.log(2 * np.pi * variance) / 2
     elif likelihood == "bernoulli":
         values = truth * np.log(expected) + (1 - truth) * np.log(1 - expected)
@@ -147,11 +146,14 @@ def test_scores_are_those_of_plain_formulas(likelihood):
     opened = open_images(images, likelihood, arguments.get("channel_axis"))
     hidden = HiddenImages(opened, Boxes.draw(10, (12, 10), 0.25, 3))
     model = ShapeAppearanceModel(2, random_state=3, **arguments).fit(hidden)
-    expected = model.impute(hidden).astype(np.float64)  # what was seen has no truth
-    expected = expected[:, None] if expected.ndim == 3 else np.moveaxis(expected, -1, 1)
+    expected, deviation = (
+        values[:, None] if values.ndim == 3 else np.moveaxis(values, -1, 1)
+        for values in map(np.float64, model.impute(hidden, return_std=True))
+    )
     truth = np.float64(hidden.read_hidden(slice(None)))
     expected = np.where(np.isnan(truth), 0.5, expected)
-    log_likelihood = plain_log_likelihood(likelihood, expected, truth, model.noise_variance_)
+    variance = np.where(np.isnan(truth), 1.0, deviation**2)  # what was seen has no truth
+    log_likelihood = plain_log_likelihood(likelihood, expected, truth, variance)
     assert np.allclose(found.log_likelihood["joint"], log_likelihood, rtol=1e-4, atol=1e-3)
     squares = np.nansum((expected - truth) ** 2, axis=(1, 2, 3))
     assert np.allclose(found.squared_error["joint"], squares, rtol=1e-5)

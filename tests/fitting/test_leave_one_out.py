@@ -175,6 +175,19 @@ def test_noise_of_new_images_is_that_of_images_that_were_left_out():
     assert honest.score(new) > plain.score(new)
 
 
+def test_noise_is_at_most_what_the_mean_leaves_however_many_latents_there_are():
+    """With nearly as many latents as images, leverage is near 1: noise was three times as large."""
+    draws = np.random.default_rng(3)
+    modes = 3 * smooth(draws.standard_normal((3, 16, 16)))
+    images = np.tensordot(draws.standard_normal((72, 3)), modes, 1)
+    images = (images + 0.5 * draws.standard_normal(images.shape)).astype(np.float32)
+    training, new = images[:12], images[12:]
+    arguments = {"latents": "appearance", "appearance_penalty": (1e-3, 0, 0), "n_iter": 10}
+    model = ShapeAppearanceModel(11, **arguments).fit(training)
+    left = np.square(new - model.inverse_transform(model.transform(new))).mean()
+    assert left < model.noise_variance_[0] < 1.2 * np.square(new - training.mean(axis=0)).mean()
+
+
 def test_the_machine_of_a_fit_does_not_matter():
     draws = np.random.default_rng(4)
     images = smooth(draws.standard_normal((12, 12, 12))).astype(np.float32)

@@ -45,8 +45,8 @@ class Toy(IndependentChannels):
     def expectation(self, appearance):
         return appearance
 
-    def variance(self, expected, noise_variance):
-        return 0.5 + 0 * expected
+    def variance(self, expected, spread, noise_variance):
+        return 0.5 + spread
 
     def draw(self, expected, noise_variance, generator):
         return generator.normal(expected, 0.5**0.5).astype(np.float32)

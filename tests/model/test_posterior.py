@@ -83,6 +83,23 @@ def test_imputed_voxels_come_with_deviations_that_are_about_right(model):
     assert np.array_equal(model.impute(hidden), filled)
 
 
+def test_deviations_of_what_is_binary_are_those_of_its_probability():
+    """What latents do not know was counted twice: deviations were up to .66."""
+    images = (draw_images(40, 4) > 0.5).astype(np.float32)
+    hidden = images[24:].copy()
+    hidden[:, :, 6:] = np.nan
+    model = ShapeAppearanceModel(4, likelihood="bernoulli", n_iter=4).fit(images[:24])
+    filled, deviations = model.impute(hidden, return_std=True)
+    is_missing = np.isnan(hidden)
+    expected = np.sqrt(filled * (1 - filled))[is_missing]
+    assert deviations[is_missing] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    arguments = {"likelihood": "categorical", "channel_axis": -1, "n_iter": 4}
+    maps = np.stack([images, 1 - images], axis=-1)[:24]
+    model = ShapeAppearanceModel(4, **arguments).fit(maps)
+    _, deviations = model.impute(np.stack([hidden, 1 - hidden], axis=-1), return_std=True)
+    assert 0.4 < deviations.max() <= 0.5
+
+
 def test_samples_of_a_posterior_vary_where_the_image_is_hidden(model):
     hidden = draw_images(2, 3)
     hidden[:, 3:10, 7:] = np.nan

@@ -25,13 +25,20 @@ def usual(images):
     return found
 
 
-@pytest.mark.parametrize("factor", [1 / 250, 500])
+@pytest.mark.parametrize("factor", [1e-7, 1 / 250, 500])
 def test_units_of_intensity_do_not_matter(images, usual, factor):
     """Images from 0 to 500 had latents of the order of 1e-11."""
     found = fitted(factor * images)
     assert np.allclose(found.latents_, usual.latents_, atol=1e-3)
     expected = factor * usual.inverse_transform(usual.latents_)
     assert np.allclose(found.inverse_transform(found.latents_), expected, atol=1e-3 * factor)
+
+
+def test_units_of_channels_may_differ(images):
+    """With one channel a million times the other, the smaller one had noise of 30 times its error."""
+    both, units = np.stack([images, np.roll(images, 3, axis=1)], axis=-1), np.float32([1e3, 1e-3])
+    alike, found = fitted(both, channel_axis=-1), fitted(both * units, channel_axis=-1)
+    assert np.allclose(found.noise_variance_ / units**2, alike.noise_variance_, rtol=0.3)
 
 
 @pytest.mark.parametrize("size", [2.0, 0.001])

@@ -37,8 +37,8 @@ class Comparison:
     ----------
     layouts : tuple of str
     log_likelihood : dict of (N,)
-        By layout: ln p of the hidden voxels, given the image that is expected from the others:
-        that of `impute`, with its weight of the likelihood, averaged over the latents.
+        By layout: ln p of the hidden voxels, each by itself, given the others: with the mean and
+        the deviation that `impute` returns, and its weight of the likelihood.
     squared_error : dict of (N,)
         By layout: sum over hidden voxels and channels of (expected - true)^2.
     n_hidden : (N,)
@@ -220,13 +220,14 @@ def score_hidden(
         likelihood, precision = generator.settings.likelihood, generator.parameters.noise_precision
         observed = generator.own(images.read(part))
         here = located(generator, observed) if generator.settings.has_poses else generator
-        expected, _ = expect_images(here, find_posterior(here, observed, exact_curvature=False))
+        posterior = find_posterior(here, observed, exact_curvature=False)
+        expected, spread = expect_images(here, posterior)
         truth = generator.own(images.read_hidden(part))
         errors = np.square(expected.astype(np.float64) - truth)
         within_image = tuple(range(1, truth.ndim))
         is_known = ~np.isnan(truth).all(axis=1)
         return (
-            to_host(likelihood.log_likelihood(likelihood.link(expected), truth, precision)),
+            to_host(likelihood.log_predictive(truth, expected, spread, precision)),
             to_host(np.nansum(errors, axis=within_image)),
             to_host(np.count_nonzero(is_known, axis=within_image[:-1])),
         )

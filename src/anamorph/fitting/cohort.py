@@ -314,8 +314,8 @@ class Cohort:
             latents[part], values[part] = encoding.latents, encoding.log_likelihood
             if likelihood.has_noise:
                 appearance = posed.appearance(encoding.latents)
-                squares[part], observed[part] = _misfit(
-                    posed, images, appearance, encoding.displacement
+                squares[part], observed[part] = posed.misfit(
+                    images, appearance, encoding.displacement
                 )
 
         self._run(update_part)
@@ -451,7 +451,7 @@ class Cohort:
             values[part] = found.log_likelihood
             if likelihood.has_noise:
                 posed = self._posed(generator, part)
-                squares[part], observed[part] = _misfit(posed, images, appearance, displacement)
+                squares[part], observed[part] = posed.misfit(images, appearance, displacement)
 
         self._run(update_part)
         if has_modes:
@@ -497,8 +497,8 @@ class Cohort:
             values[part], energy[part] = found.log_likelihood, found.energy
             improved[part], determined[part] = found.improved, descent.determined(seed, part.start)
             if likelihood.has_noise:
-                squares[part], observed[part] = _misfit(
-                    posed, images, posed.appearance(latents), found.displacement
+                squares[part], observed[part] = posed.misfit(
+                    images, posed.appearance(latents), found.displacement
                 )
 
         self._run(update_part)
@@ -688,14 +688,6 @@ def _bytes_per_image(settings: Settings) -> int:
     if settings.has_residuals:
         return residual_bytes(settings)
     return encoding_bytes(settings) if settings.differentiates_exactly else working_bytes(settings)
-
-
-def _misfit(
-    posed: Generator, images: Array, appearance: Array, displacement: Array | None
-) -> tuple[Float64Array, Float64Array]:
-    """Return squared residuals and numbers of voxels observed, (n, C) each: for the noise."""
-    warped = posed.warp(appearance, displacement)
-    return posed.misfit(warped, posed.observed(images, displacement))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from anamorph.fitting.sums import Move, Sums
 from anamorph.latents import expected_precision, orthogonalising_transform, whitening
 from anamorph.model.generator import slack
 from anamorph.model.hyperparameters import INSIDE, MODES_FIRST
-from anamorph.model.parameters import Parameters, starting_residual
+from anamorph.model.parameters import Parameters, power_of, starting_residual
 from anamorph.model.posing import moved_mean
 from anamorph.model.settings import Settings
 
@@ -320,7 +320,9 @@ class Fit:
         )
         parameters, ratio = state.parameters, 1.0
         if likelihood.has_noise:
-            precision = likelihood.noise_precision(sums["squares"], sums["observed"])
+            precision = likelihood.noise_precision(
+                sums["squares"], sums["observed"], power_of(parameters.mean)
+            )
             # What was tried was a weight on the precision that the fit had.
             ratio = float((parameters.noise_precision / precision).mean())
             parameters = replace(parameters, noise_precision=precision)
@@ -528,7 +530,7 @@ class Fit:
         if self.settings.has_poses or self.settings.matches_intensities:
             before = parameters.noise_precision
             rest = value - weight * likelihood.log_likelihood_of_sums(squares, observed, before)
-        precision = likelihood.noise_precision(squares, observed)
+        precision = likelihood.noise_precision(squares, observed, power_of(parameters.mean))
         value = weight * likelihood.log_likelihood_of_sums(squares, observed, precision)
         return replace(parameters, noise_precision=precision), value + rest
 
@@ -736,5 +738,6 @@ class Fit:
                 space = tuple(range(1, mean.ndim))
                 rest = np.sum(mean * (count * mean - 2 * total), axis=space)
                 squares = moments["squares"] + to_host(rest)
-                precision = likelihood.noise_precision(squares, to_host(count.sum(axis=space)))
+                observed = to_host(count.sum(axis=space))
+                precision = likelihood.noise_precision(squares, observed, power_of(mean))
         return mean.astype(np.float32), precision

@@ -120,7 +120,8 @@ def errors_without(
         Squared errors in the boxes, over the noise variance, for each weight; infinite where a
         prediction is not finite.
     squares : (C,)
-        Squared residuals of whole images.
+        Squared residuals of whole images. For images whose influence is not known, and where it
+        would be less, of what the mean alone leaves of them.
     observed : (C,)
         Number of voxels in them.
     correlation, squared_correlation : (*lags)
@@ -143,17 +144,25 @@ def errors_without(
     precision = beside(images, generator.parameters.noise_precision).reshape(-1, *(1,) * len(space))
     in_box = is_hidden[:, None] & is_seen
     errors = xp.empty(len(WEIGHTS))
+
+    def wrong(found: Float64Array, where: Array) -> Array:
+        """Return by how much latents are wrong of images that bases have not seen."""
+        shift = (leverage.influence * found).sum(axis=1) + leverage.stretch - 1
+        error = images - generator.expected_images(found) + residual * _as_images(shift, residual)
+        return np.where(where, error, 0).astype(np.float64)
+
     for n, weight in enumerate(WEIGHTS):
         found = np.linalg.solve(weight * matrix + prior, weight * vector[..., None])[..., 0]
-        wrong = images - generator.expected_images(found)
-        shift = (leverage.influence * found).sum(axis=1) + leverage.stretch - 1
-        wrong = wrong + residual * _as_images(shift, residual)
-        error = (np.where(in_box, wrong, 0).astype(np.float64) ** 2 * precision).sum()
+        error = (wrong(found, in_box) ** 2 * precision).sum()
         # Latents far outside of what was seen can have no image at all: nothing is more wrong.
         errors[n] = np.where(np.isnan(error), np.inf, error)
     honest = residual.astype(np.float64) * _as_images(1 / (1 - leverage.value), residual)
-    squares, observed = (honest**2).sum(axis=(0, *space)), is_seen.sum(axis=(0, *space))
-    return errors, squares, observed, *correlations
+    # Modes can be of no use for an image, but not of less: its latents may be 0.
+    without_modes = wrong(xp.zeros_like(latents), is_seen)
+    with_them, squares = ((error**2).sum(axis=space) for error in (honest, without_modes))
+    is_known = (leverage.value < _MOST_LEVERAGE)[:, None]
+    squares = np.where(is_known, np.fmin(with_them, squares), squares)
+    return errors, squares.sum(axis=0), is_seen.sum(axis=(0, *space)), *correlations
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from anamorph.arrays.typing import ReadableImages
 from anamorph.fitting.run import Checkpoints
 from anamorph.fitting.state import State
 from anamorph.model.generator import Generator
+from anamorph.model.parameters import Parameters, power_of
 from anamorph.model.predicting import Predictor
 from anamorph.model.settings import Settings
 
@@ -65,10 +66,24 @@ class Validation:
             return
         self.evidence += [math.nan] * (n_done - len(self.evidence))
         if is_on_grid:
-            parameters = state.beside(np).parameters
-            generator = Generator(self._settings.for_new_images, parameters)
-            encoded = Predictor(generator, self._machine).encode(self._images)
-            self.evidence[-1] = float(encoded.log_evidence.mean())
+            self.evidence[-1] = self._mean_evidence(state.beside(np).parameters)
+
+    def _mean_evidence(self, parameters: Parameters) -> float:
+        """Return the mean log evidence of the images, with the noise that they leave themselves.
+
+        Images of the fit leave less, the more latents there are. A finished model has the noise of
+        images that it does not know, unless the weight of the likelihood is given.
+        """
+        settings = self._settings.for_new_images
+        predictor = Predictor(Generator(settings, parameters), self._machine)
+        encoded = predictor.encode(self._images)
+        if settings.likelihood.has_noise and settings.estimates_weight:
+            sums = predictor.misfit(self._images, encoded)
+            precision = settings.likelihood.noise_precision(*sums, power_of(parameters.mean))
+            honest = replace(parameters, noise_precision=precision)
+            predictor = Predictor(Generator(settings, honest), self._machine)
+            encoded = predictor.encode(self._images)
+        return float(encoded.log_evidence.mean())
 
 
 @dataclass(frozen=True)

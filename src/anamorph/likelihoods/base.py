@@ -137,16 +137,35 @@ class Likelihood(ABC):
         return images
 
     @abstractmethod
-    def variance(self, expected: Array, noise_variance: Array) -> Array:
-        """Return the variance of each voxel, in a shape that goes with that of expected images.
+    def variance(self, expected: Array, spread: Array, noise_variance: Array) -> Array:
+        """Return the variance of each voxel where a' is uncertain, (N, C, *space).
 
         Parameters
         ----------
         expected : (N, C, *space)
-            E[f | a'].
+            The mean of E[f | a'].
+        spread : (N, C, *space)
+            The variance of E[f | a'].
         noise_variance : (C,)
             Ignored where the likelihood has no noise.
         """
+
+    def log_predictive(
+        self, images: Array, expected: Array, spread: Array, precision: Array
+    ) -> Float64Array:
+        """Return ln p(f) where a' is uncertain, voxel by voxel, summed over observed ones, (N,).
+
+        What is binary, or one of several classes, has a probability that is the expected one.
+        Likelihoods where more than that matters override this.
+
+        Parameters
+        ----------
+        images : (N, C, *space)
+        expected, spread : (N, C, *space)
+            As for `variance`.
+        precision : (C,)
+        """
+        return self.log_likelihood(self.link(expected), images, precision)
 
     @abstractmethod
     def draw(
@@ -212,8 +231,18 @@ class Likelihood(ABC):
         """Return the sum of squared residuals and the number of observed voxels, each (N, C)."""
         raise TypeError(f"{self.name} images have no noise variance")
 
-    def noise_precision(self, squares: Array, observed: Array) -> Float64Array:
-        """Return the most probable precision of the noise, (C,), from sums of `residual_sums`."""
+    def noise_precision(
+        self, squares: Array, observed: Array, power: Array | float = 0.0
+    ) -> Float64Array:
+        """Return the most probable precision of the noise, (C,).
+
+        Parameters
+        ----------
+        squares, observed : (C,)
+            Sums of `residual_sums` over images.
+        power : (C,), default 0
+            Of the mean, in squared intensities.
+        """
         raise TypeError(f"{self.name} images have no noise variance")
 
     def log_likelihood_of_sums(self, squares: Array, observed: Array, precision: Array) -> float:

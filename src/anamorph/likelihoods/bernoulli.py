@@ -57,8 +57,8 @@ class Bernoulli(IndependentChannels):
         certain = np.clip(expected, _LEAST_SHARE, 1 - _LEAST_SHARE)
         return np.log(certain / (1 - certain))
 
-    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
-        return expected * (1 - expected)
+    def variance(self, expected: Array, spread: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return expected * (1 - expected)  # of which the spread is a part
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator

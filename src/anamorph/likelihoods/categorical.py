@@ -77,8 +77,8 @@ class Categorical(Likelihood):
     def link(self, expected: Array) -> Array:  # noqa: D102
         return np.log(np.maximum(expected, _LEAST_SHARE))
 
-    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
-        return expected * (1 - expected)
+    def variance(self, expected: Array, spread: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return expected * (1 - expected)  # of which the spread is a part
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator

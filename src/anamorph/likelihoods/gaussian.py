@@ -15,9 +15,10 @@ from anamorph.kernels.compile import formula
 from anamorph.likelihoods.base import IndependentChannels
 
 _HALF = np.float32(1 / 2)
-# A channel without noise would have infinite precision: its variance is at least this share of the
-# largest of all channels, or of 1.
-_LEAST_VARIANCE, _LEAST_VARIANCE_OF_ALL = 1e-8, 1e-12
+# A channel without noise would have infinite precision. So its variance is at least what rounding
+# does to its mean (a share of the mean square), and a share of the largest mean square or variance
+# of all channels: none of that depends on units. Where all are 0, it is that of `_NO_VARIANCE`.
+_ROUNDING, _LEAST_SHARE, _LEAST_VARIANCE, _NO_VARIANCE = 1e-12, 1e-16, 1e-30, 1e-12
 
 
 class Gaussian(IndependentChannels):
@@ -51,8 +52,16 @@ class Gaussian(IndependentChannels):
     def expectation(self, appearance: Array) -> Array:  # noqa: D102
         return appearance
 
-    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
-        return noise_variance.reshape(-1, *(1,) * (expected.ndim - 2))
+    def variance(self, expected: Array, spread: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return spread + noise_variance.reshape(-1, *(1,) * (expected.ndim - 2))
+
+    def log_predictive(  # noqa: D102
+        self, images: Array, expected: Array, spread: Array, precision: Array
+    ) -> Float64Array:
+        variance = self.variance(expected, spread, beside(images, 1 / precision, np.float64))
+        density = np.square(images - expected) / variance + np.log(2 * np.pi * variance)
+        total: Float64Array = -np.nansum(density, axis=tuple(range(1, images.ndim))) / 2
+        return total
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator
@@ -72,10 +81,14 @@ class Gaussian(IndependentChannels):
         values, observed = self._sums(appearance, images, np.ones(images.shape[1]))
         return -2 * values, observed
 
-    def noise_precision(self, squares: Array, observed: Array) -> Float64Array:
+    def noise_precision(
+        self, squares: Array, observed: Array, power: Array | float = 0.0
+    ) -> Float64Array:
         """Return the inverse variance of each channel, (C,): the maximum of ln p(f | a')."""
         variance = squares / np.maximum(observed, 1)
-        floor = max(_LEAST_VARIANCE * variance.max(), _LEAST_VARIANCE_OF_ALL)
+        largest = max(np.max(variance), np.max(power))
+        least = max(_LEAST_SHARE * largest, _LEAST_VARIANCE) if largest else _NO_VARIANCE
+        floor = np.maximum(_ROUNDING * power, least)
         return np.asarray(1 / np.maximum(variance, floor), np.float64)
 
     def log_likelihood_of_sums(self, squares: Array, observed: Array, precision: Array) -> float:

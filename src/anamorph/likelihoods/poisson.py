@@ -120,8 +120,8 @@ class Poisson(IndependentChannels):
         """Return ln(f + 1/2): counts of a model's own images differ by orders of magnitude."""
         return np.log(images + np.float32(0.5))
 
-    def variance(self, expected: Array, noise_variance: Array) -> Array:  # noqa: D102
-        return expected
+    def variance(self, expected: Array, spread: Array, noise_variance: Array) -> Array:  # noqa: D102
+        return expected + spread
 
     def draw(  # noqa: D102
         self, expected: Array, noise_variance: Array, generator: np.random.Generator

@@ -65,7 +65,8 @@ def background_level(
         level = level - np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)[:, None, None]
         level = likelihood.remove_redundancy(level[None])[0]
     if likelihood.has_noise:
-        precision = likelihood.noise_precision(np.maximum(squares - total**2 / most, 0), most)
+        rest = np.maximum(squares - total**2 / most, 0)
+        precision = likelihood.noise_precision(rest, most, (total / most) ** 2)
     return np.stack([level[:, 0, 0], precision])
 
 

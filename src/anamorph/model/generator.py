@@ -353,8 +353,11 @@ class Generator:
         matched = self.matched(images, expected)
         return matched.images, matched.log_density
 
-    def misfit(self, warped: Array, images: Array) -> tuple[Float64Array, Float64Array]:
+    def misfit(
+        self, images: Array, appearance: Array, displacement: Array | None
+    ) -> tuple[Float64Array, Float64Array]:
         """Return squared residuals and numbers of voxels observed, (N, C) each: for the noise."""
+        warped, images = self.warp(appearance, displacement), self.observed(images, displacement)
         unresolved = self.unresolved
         if self.settings.matches_intensities:
             matched = self.matched(images, warped)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anamorph.arrays.devices import beside
+from anamorph.arrays.devices import beside, to_host
 from anamorph.arrays.mapped import blocks_of, empty_mapped, is_mapped, let_go
 from anamorph.arrays.typing import Array, Float32Array, Float64Array
 from anamorph.latents import prior_precision
@@ -120,3 +120,9 @@ def _combine(basis: Float32Array, matrix: Array, columns: slice) -> Float32Array
         combined[some] = np.tensordot(block[some], basis, axes=1)
         let_go(basis, combined)
     return combined
+
+
+def power_of(mean: Array) -> Float64Array:
+    """Return the mean square of each channel of a mean (C, *space), (C,)."""
+    squares = np.square(mean.astype(np.float64)).mean(axis=tuple(range(1, mean.ndim)))
+    return np.asarray(to_host(squares))

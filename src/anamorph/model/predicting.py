@@ -205,6 +205,19 @@ class Predictor:
 
         return self._filled(np.empty(len(images)), evaluate)
 
+    def misfit(self, images: ReadableImages, encoded: Encoded) -> Float64Array:
+        """Return squared residuals of encoded images and numbers of voxels observed, (2, C)."""
+
+        def sum_part(generator: Generator, part: slice) -> Float64Array:
+            some, observed = generator.own(encoded.latents[part]), generator.own(images.read(part))
+            here = _at(generator, encoded.poses, part)
+            displacement = here.displacement(some)
+            sums = here.misfit(observed, here.appearance(some), displacement)
+            return np.stack([to_host(values.sum(axis=0)) for values in sums])
+
+        total: Float64Array = np.sum(self.in_parts(sum_part, len(images)), axis=0)
+        return total
+
     def displacement(
         self,
         latents: Float64Array,
@@ -307,8 +320,8 @@ class Predictor:
             is_missing, here = np.isnan(observed), _located(generator, observed)
             posterior = find_posterior(here, observed, exact_curvature=False)
             expected, variance = expect_images(here, posterior)
-            variance += generator.settings.likelihood.variance(
-                expected, generator.own(noise_variance)
+            variance = generator.settings.likelihood.variance(
+                expected, variance, generator.own(noise_variance)
             )
             expected, gain = _in_own_intensities(here, observed, expected, posterior.latents)
             deviations[part] = to_host(np.where(is_missing, np.sqrt(variance) / gain, 0))

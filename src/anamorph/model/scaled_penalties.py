@@ -26,7 +26,8 @@ _GRADIENT_ENERGY = 0.0015
 # Where objects are in other places in every image, the mean is flat, and says nothing about edges:
 # its energy counts as at least this share of that of an image.
 _LEAST_SHARE = 0.1
-_LEAST_ENERGY = 1e-16  # below, images are constant but for rounding
+_ROUNDING = 1e-14  # below this share of the largest square, images are constant but for rounding
+_LEAST_ENERGY = 1e-30  # below, penalties would be larger than numbers of 32 bits
 _MOST_IMAGES = 64  # that are looked at, evenly spread over all of them
 # Powers of the size of voxels in weights of size, stretching and bending of scalar fields, and of
 # size, stretching, bending, elasticity and divergence of velocities in voxels: see
@@ -70,7 +71,7 @@ def scaled_penalties(
 def gradient_energy(images: ReadableImages, voxel_size: Float64Array) -> float:
     """Return the squared gradient of the mean of images, averaged over voxels and channels.
 
-    It is at least a tenth of that of the images themselves.
+    It is at least a tenth of that of the images themselves, and 0 if that is but rounding.
 
     Parameters
     ----------
@@ -88,7 +89,9 @@ def gradient_energy(images: ReadableImages, voxel_size: Float64Array) -> float:
         total = total + np.nan_to_num(image)
         observed = observed + ~np.isnan(image)
     mean = np.where(observed == 0, np.nan, total / np.maximum(observed, 1))
-    return max(_squared_gradient(mean, voxel_size), _LEAST_SHARE * float(np.mean(energies)))
+    energy = max(_squared_gradient(mean, voxel_size), _LEAST_SHARE * float(np.mean(energies)))
+    largest = np.nanmax(np.abs(mean), initial=0)
+    return energy if energy > _ROUNDING * largest**2 else 0.0
 
 
 def _squared_gradient(image: Float64Array, voxel_size: Float64Array) -> float:
