@@ -37,6 +37,23 @@ def test_whatever_happens_the_old_file_stays(tmp_path, error):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
+@pytest.mark.parametrize("name", ["open", "close", "stat"])
+def test_an_interrupt_as_the_temporary_file_is_made_leaves_none(tmp_path, monkeypatch, name):
+    original = getattr(os, name)
+
+    def interrupted(file, *arguments, **options):
+        result = original(file, *arguments, **options)
+        if isinstance(file, int) or ".a.txt." in str(file):
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(os, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "a.txt"):
+        pass
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == []
+
+
 def test_what_is_no_plain_file_is_not_replaced(tmp_path):
     for path in (tmp_path, os.devnull):
         with pytest.raises(WriteError, match="not a plain file"), replacing(type(tmp_path)(path)):

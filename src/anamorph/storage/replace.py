@@ -33,12 +33,12 @@ def replacing(path: Path, suffix: str | None = None) -> Iterator[Path]:
         If the folder, the permission or the space is missing, or the path is not a plain file.
     """
     real = real_file(path)
-    temporary = None
+    ending = path.suffix if suffix is None else suffix
+    # Named before it is made: an interrupt may come as soon as it is there.
+    temporary = real.with_name(f".{real.name}.{secrets.token_hex(4)}{ending}")
     try:
-        ending = path.suffix if suffix is None else suffix
-        hidden = real.with_name(f".{real.name}.{secrets.token_hex(4)}{ending}")
-        os.close(os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # less the umask
-        temporary, permissions = hidden, hidden.stat().st_mode
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # less the umask
+        permissions = temporary.stat().st_mode
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
@@ -47,8 +47,8 @@ def replacing(path: Path, suffix: str | None = None) -> Iterator[Path]:
     except OSError as error:
         raise WriteError(f"{path} cannot be written: {short_reason(error)}") from None
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it may have its name by now, or never have been made
+            temporary.unlink()
 
 
 def real_file(path: Path) -> Path:
