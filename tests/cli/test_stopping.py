@@ -3,8 +3,18 @@
 import os
 import signal
 import time
+from contextlib import suppress
 
 import pytest
+
+
+def open_files(process):
+    """Return what a process has open; it may close some of it meanwhile."""
+    links = []
+    for file in os.scandir(f"/proc/{process.pid}/fd"):
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(file.path))
+    return links
 
 
 @pytest.fixture
@@ -20,8 +30,8 @@ def stopped_fit(anamorph_process, volumes, tmp_path):
         )  # fmt: skip
         while not checkpoint.exists() and process.poll() is None:
             time.sleep(0.01)
-        links = [os.readlink(file.path) for file in os.scandir(f"/proc/{process.pid}/fd")]
-        assert any(link.startswith(str(temporary)) for link in links)  # copies it works with
+        copies = [link for link in open_files(process) if link.startswith(str(temporary))]
+        assert copies  # it works with
         process.send_signal(number)
         process.stderr_text = process.communicate(timeout=60)[1]
         return process, temporary
