@@ -112,6 +112,24 @@ def test_an_interrupt_while_a_fit_imports_says_how_to_resume(pictures, tmp_path)
     assert f"{tmp_path / 'model.checkpoint'} is kept" in line
 
 
+#: Sends a signal to the process while LLVM asks for a kernel that it loads.
+IN_LLVM = """
+import os, signal
+from llvmlite.binding import ExecutionEngine
+find = ExecutionEngine._find_module_ptr
+def finding(engine, pointer):
+    ExecutionEngine._find_module_ptr = find
+    os.kill(os.getpid(), signal.SIGINT)
+    return find(engine, pointer)
+ExecutionEngine._find_module_ptr = finding
+"""
+
+
+def test_an_interrupt_while_a_kernel_is_loaded_is_one_line(pictures, tmp_path):
+    done = run("fit", pictures, "-o", tmp_path / "model", *QUICK, before=IN_LLVM)
+    assert (done.returncode, done.stderr) == (130, BEFORE_AN_ITERATION)
+
+
 def test_an_interrupt_before_the_command_is_one_line(pictures, tmp_path):
     before = AT_IMPORT.format(module="anamorph.cli.app", numbers=[int(signal.SIGINT)])
     done = run("fit", pictures, "-o", tmp_path / "model", before=before)

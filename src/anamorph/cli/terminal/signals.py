@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the work is interrupted in order, but not within an import."""
+"""Ctrl-C and SIGTERM: the work is interrupted in order, but within neither imports nor LLVM."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from types import FrameType
 INTERRUPTED = 130
 
 _IMPORTS = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+# LLVM calls Python back while it loads a kernel, and crashes if an interrupt ends such a call.
+_LLVM = "llvmlite"
 _SOON = 0.01  # seconds
 _CAN_WAIT = hasattr(signal, "setitimer")  # not on Windows
 
@@ -37,10 +39,11 @@ def handle_signals() -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise a KeyboardInterrupt, but not within an import: it may turn it into another error.
 
-    There the interrupt waits until the import is done; a second one ends the process at once.
+    There, and within LLVM, the interrupt waits until that is done; a second one ends the process at
+    once.
     """
     is_waiting = _CAN_WAIT and signal.setitimer(signal.ITIMER_REAL, 0)[0] > 0
-    if not _is_importing(frame):
+    if _may_be_interrupted(frame):
         raise KeyboardInterrupt
     if is_waiting or not _CAN_WAIT:
         _tell_of_interrupt()
@@ -54,9 +57,10 @@ def _tell_of_interrupt() -> None:
         os.write(2, b"error: interrupted\n")
 
 
-def _is_importing(frame: FrameType | None) -> bool:
+def _may_be_interrupted(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_code.co_filename in _IMPORTS:
-            return True
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if frame.f_code.co_filename in _IMPORTS or package == _LLVM:
+            return False
         frame = frame.f_back
-    return False
+    return True
