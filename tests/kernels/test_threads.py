@@ -5,11 +5,13 @@ import subprocess
 import sys
 import time
 import weakref
+from collections import deque
 from threading import Barrier, Event, Thread
 
 import numpy as np
 import pytest
 
+from anamorph.kernels import threads
 from anamorph.kernels.threads import _pool, n_threads, run_parallel, slabs, use_threads
 
 
@@ -81,8 +83,12 @@ def test_callers_do_not_wait_for_each_other():
         other.join()
 
 
-def test_after_a_failure_no_task_begins_and_those_that_have_are_waited_for():
-    both_have_begun, begun, ended = Barrier(2), [], []
+def test_after_a_failure_no_task_begins_and_those_that_have_are_waited_for(monkeypatch):
+    both_have_begun, all_are_taken, begun, ended = Barrier(2), Event(), [], []
+
+    def take_all(left, maxlen):
+        deque(left, maxlen)
+        all_are_taken.set()
 
     def task(item):
         begun.append(item)
@@ -90,9 +96,11 @@ def test_after_a_failure_no_task_begins_and_those_that_have_are_waited_for():
             both_have_begun.wait(10)
         if item == 0:
             raise RuntimeError
+        assert all_are_taken.wait(10)  # by the thread whose task has failed
         time.sleep(0.2)
         ended.append(item)
 
+    monkeypatch.setattr(threads, "deque", take_all)
     with use_threads(2), pytest.raises(RuntimeError):
         run_parallel(task, range(10))
     assert sorted(begun) == [0, 1]
