@@ -28,6 +28,7 @@ from anamorph.images.errors import ImageError, TableError
 from anamorph.images.facts import remark_on_brightness
 
 _SOON = timedelta(days=30)
+_HELD = 1.0  # seconds after which a connection that was not refused is taken to be accepted
 _LITTLE_SPACE, _NO_SPACE = 10e9, 1e9  # bytes
 _PATIENCE = 5.0  # seconds for a connection
 _PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
@@ -262,7 +263,7 @@ def _greeted(kit: Kit, raw: socket.socket, place: str) -> tuple[Level, str]:
     with raw:
         try:
             with context.wrap_socket(raw, server_hostname=kit.host) as connection:
-                connection.settimeout(1.0)
+                connection.settimeout(_HELD)
                 if not connection.recv(1):
                     return "problem", f"{place} closed the connection: it refuses this certificate"
         except TimeoutError:  # it waits for the site to speak
