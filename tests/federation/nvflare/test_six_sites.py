@@ -14,7 +14,7 @@ from anamorph.federation.nvflare.members import MEMBERS
 from anamorph.federation.nvflare.membership import update
 from anamorph.federation.nvflare.provision import revoke
 from tests.federation.nvflare.hospitals import PATIENCE, Hospitals, kill, wait_until
-from tests.federation.nvflare.test_refusals import greeted, refusals_at_the_coordinator
+from tests.federation.nvflare.test_refusals import refusals_at_the_coordinator, refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -67,7 +67,7 @@ def test_a_fit_of_six_sites_outlives_a_death_a_revocation_and_a_return(six, tmp_
     assert driver.poll() is None
     # The server that still runs does not let the revoked site in again.
     rome = six.kits["rome"].startup
-    assert not greeted(six.port, rome / "rootCA.pem", rome / "client.crt")
+    assert refused(six.port, rome / "rootCA.pem", rome / "client.crt")
     assert "rome was revoked" in refusals_at_the_coordinator(six)
     six.start("paris")
     update(six.kits["paris"].folder, six.consortium / MEMBERS)
