@@ -163,7 +163,11 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return posterior.latents, posterior.covariance
 
     def score_samples(self, X: Images) -> Float64Array:  # noqa: N803
-        """Return the log evidence of each image, by Laplace's approximation, (N,)."""
+        """Return the log evidence of each image, by Laplace's approximation, (N,).
+
+        It is a density of intensities as the model sees them: models with another `scale`,
+        `intensity` or `decimation` cannot be compared by it.
+        """
         return self.encode(X).log_evidence
 
     def encode(
@@ -328,6 +332,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Float64Array:
         """Return ln p(f | z) of images and their latents (N, K): how well they fit, (N,).
 
+        With a number for `decimation`, times that number: what a fit counts.
         With `align` it is that at given poses (N, P), or at the most probable ones.
         """
         images, latents = self.checked_images(X), self._checked_latents(Z)
@@ -389,7 +394,9 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             NaN is missing.
         return_std : bool
             Whether to return also the standard deviation of each voxel that was filled in, noise
-            included; it is 0 where images were observed.
+            included; it is 0 where images were observed. The part of the latents comes from 16
+            draws, and is known to a third; it does not count that modes are known from few images,
+            or from images of which much was missing.
         """
         images, deviations = (self.image_format_.to_user(some) for some in self.imputed_images(X))
         return (images, deviations) if return_std else images

@@ -139,8 +139,8 @@ class ShapeAppearanceModel(TemplateMethods):
         "auto" it is 1 in the fit; where hidden voxels are predicted and residual warps found, it
         follows from how well images are known that were left out.
     intensity : {"global", "per image", "smooth"}
-        Whether intensities are what the images say, or gain and offset of each image do not
-        matter, or neither does a smooth field that multiplies it, such as that of a coil.
+        Whether intensities are what the images say, or each image has a gain and an offset of its
+        own, or also a smooth field that multiplies it, such as that of a coil.
     device : {"cpu", "cuda", "auto"}
         Where to compute; "auto" is the GPU where there is one and the work is large enough to
         pay. Sums on a GPU are added up in no fixed order: results differ in their last digits

@@ -263,8 +263,8 @@ _TABLE = (
     ),
     Hyperparameter(
         "intensity", GLOBAL, choices(lambda: INTENSITIES), MODEL,
-        "Whose intensities count: global (those of the images), 'per image' (a gain and an offset "
-        "of each image do not matter) or smooth (nor does a smooth field that multiplies it)",
+        "Whose intensities count: global (those of the images), 'per image' (each image "
+        "has a gain and an offset of its own) or smooth (and a smooth field that multiplies it)",
         flag="--intensity", label="Intensity",
     ),
     Hyperparameter(
