@@ -40,13 +40,10 @@ def test_evidence_after_an_iteration_is_that_of_a_fit_that_ends_there(images, wa
 def test_evidence_is_that_of_noise_in_images_that_the_fit_does_not_know(images):
     """Noise of the fit's own images is too small: evidence fell with every iteration and latent."""
     for n_components in (2, 8):
-        model = ShapeAppearanceModel(n_components, n_iter=4).fit(
-            images[:10], validation=images[10:]
-        )
+        learnt, new = images[:10], images[10:]
+        model = ShapeAppearanceModel(n_components, n_iter=4).fit(learnt, validation=new)
         assert model.settings_.estimates_weight
-        assert (
-            model.validation_[-1] > model.score(images[10:]) - 1
-        )  # whose noise comes from the fit
+        assert model.validation_[-1] > model.score(new) - 1  # by noise that comes from the fit
 
 
 def test_the_evidence_is_kept_with_the_model_and_drawn(watched, tmp_path):

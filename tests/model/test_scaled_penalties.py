@@ -35,7 +35,7 @@ def test_units_of_intensity_do_not_matter(images, usual, factor):
 
 
 def test_units_of_channels_may_differ(images):
-    """With one channel a million times the other, the smaller one had noise of 30 times its error."""
+    """With a ratio of a million, the noise of the smaller channel was 30 times its error."""
     both, units = np.stack([images, np.roll(images, 3, axis=1)], axis=-1), np.float32([1e3, 1e-3])
     alike, found = fitted(both, channel_axis=-1), fitted(both * units, channel_axis=-1)
     assert np.allclose(found.noise_variance_ / units**2, alike.noise_variance_, rtol=0.3)

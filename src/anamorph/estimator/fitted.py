@@ -30,7 +30,6 @@ from anamorph.model.folding import (
     encode_unfolded,
     find_folds,
     tell_of_folds,
-    tell_of_turned_cells,
 )
 from anamorph.model.generator import Generator
 from anamorph.model.parameters import Parameters
@@ -207,7 +206,7 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return encoded
         with shown_in_notebook(self.verbose, "Finding residual warps"):
             bent = predictor.bend(images, encoded)
-        tell_of_turned_cells(find_folds(predictor, bent.latents, bent.residuals, at_corners=True))
+        tell_of_folds(find_folds(predictor, bent.latents, bent.residuals))
         return bent
 
     def _check_residual(self) -> None:

@@ -5,6 +5,7 @@ Images go through the inverse of psi, points through psi itself: f(x) = a(psi(x)
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -36,6 +37,8 @@ from anamorph.model.warping import (
 )
 from anamorph.storage.meshes import Mesh
 from anamorph.storage.modelfile import Origin
+
+logger = logging.getLogger("anamorph")
 
 INTENSITIES, LABELS = "intensities", "labels"
 KINDS = (INTENSITIES, LABELS)
@@ -197,12 +200,23 @@ class TemplateSpace:
         residuals: Array | None = None,
     ) -> Float32Array:
         """Return |D psi^-1| of latents (N, K), or its logarithm, (N, 1, *space)."""
+        n_folded = np.zeros(len(latents), int)
 
         def differentiate(generator: Generator, inverse: Array, part: slice) -> Array:
-            return volume_changes(inverse, log=log)
+            changes = volume_changes(inverse, log=log)
+            is_folded = np.isnan(changes) if log else ~(changes > 0)
+            n_folded[part] = is_folded.sum(axis=tuple(range(1, is_folded.ndim)))
+            return changes
 
         out = self._empty(len(latents), 1)
         with_warps(self.predictor, latents, out, differentiate, inverse=True, residuals=residuals)
+        if n_folded.any():
+            logger.warning(
+                "Jacobian determinants of %d of %d images are not positive, at %d voxels%s: warps "
+                "fold there; fit with a larger shape_penalty",
+                *(np.count_nonzero(n_folded), len(latents), n_folded.sum()),
+                " (NaN)" if log else "",
+            )
         return smoothed(out, fwhm, self.grid.voxel_size)
 
     def meshes_to(

@@ -45,6 +45,8 @@ _BYTES_ON_DEVICE = 2**27  # of velocities at a time
 
 #: Times as many steps as were asked for, to be tried in turn.
 MORE_STEPS = (2, 4, 8)
+# Smooth warps that press no voxel to half its size do not fold between voxels either.
+_PRESSED = 0.5
 
 
 class Path(Protocol):
@@ -287,22 +289,26 @@ def shoot_unfolded(
     return displacement
 
 
-def count_folds(displacement: Array, *, at_corners: bool = False) -> tuple[IntArray, Float64Array]:
-    """Return how many determinants of each warp are not positive, (N,), and the smallest, (N,).
+def count_folds(displacement: Array) -> tuple[IntArray, Float64Array]:
+    """Return at how many voxels each warp folds, (N,), and its smallest determinant, (N,).
+
+    A warp folds where its determinant is not positive: by central differences at a voxel, or at a
+    corner of the cell that begins there, where the warp is as it is drawn (`corner_determinants`).
+    Warps that press no voxel to half its size are not looked at between voxels.
 
     Parameters
     ----------
     displacement : (N, d, *space)
         Of psi, in voxels, in memory or on a GPU. What is not finite counts as folded.
-    at_corners : bool, default False
-        Whether to look at the smallest determinant at the corners of each cell
-        (`corner_determinants`), and not at that of each voxel.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # far beyond all that is a warp
-        determinant = (
-            corner_determinants(displacement).min(axis=1)
-            if at_corners
-            else jacobian_determinant(displacement)
-        ).reshape(len(displacement), -1)
-    is_sound = (determinant > 0) & np.isfinite(determinant)
-    return to_host((~is_sound).sum(axis=1)), to_host(determinant.min(axis=1))
+        determinant = jacobian_determinant(displacement)
+        smallest = determinant.reshape(len(determinant), -1).min(axis=1)
+        pressed = np.flatnonzero(to_host(~(smallest >= _PRESSED)))
+        if len(pressed):
+            some = beside(displacement, pressed)
+            at_corners = corner_determinants(displacement[some]).min(axis=1)
+            determinant[some] = np.minimum(determinant[some], at_corners)
+    flat = determinant.reshape(len(determinant), -1)
+    is_sound = (flat > 0) & np.isfinite(flat)
+    return to_host((~is_sound).sum(axis=1)), to_host(flat.min(axis=1))

@@ -41,7 +41,8 @@ class Folds:
     n_images : int
         Images whose warps fold however many steps are taken.
     n_voxels : int
-        Voxels, or cells, where the determinants of these are not positive, in all images together.
+        Voxels where the determinants of these are not positive, there or in the cell that begins
+        there, in all images together.
     smallest : float
         The smallest determinant of these, 1 if there are none.
     """
@@ -57,8 +58,6 @@ def find_folds(
     predictor: Predictor,
     latents: Float64Array,
     residuals: Float32Array | None = None,
-    *,
-    at_corners: bool = False,
 ) -> Folds:
     """Look for folds in the warps of latents (N, K), in the steps of the model and in more.
 
@@ -68,17 +67,11 @@ def find_folds(
     latents : array of shape (N, K)
     residuals : array of shape (N, d, *space), optional
         Residual velocities; none by default.
-    at_corners : bool, default False
-        Whether the cells of warps are looked at as they are drawn, and not voxels.
 
     Returns
     -------
     Folds
     """
-    if at_corners:
-        counts, smallest = _count(predictor, latents, residuals, at_corners=True)
-        lowest = min((float(least) for least in smallest[counts > 0]), default=1.0)
-        return Folds(len(latents), 0, int((counts > 0).sum()), int(counts.sum()), lowest)
 
     def are_cured(finer: Predictor, numbers: IntArray) -> BoolArray:
         some = None if residuals is None else residuals[numbers]
@@ -153,17 +146,6 @@ def tell_of_folds(folds: Folds) -> None:
         )
 
 
-def tell_of_turned_cells(folds: Folds) -> None:
-    """Warn of warps that turn cells over, as `find_folds` finds them at corners."""
-    if folds.n_images:
-        logger.warning(
-            "The warps of %d of %d images turn over %d cells between voxels (smallest Jacobian "
-            "determinant at a corner %.2g): they are not one-to-one there; fit with a larger "
-            "shape_penalty, or with more n_steps",
-            *(folds.n_images, folds.n_checked, folds.n_voxels, folds.smallest),
-        )
-
-
 def _find_and_cure(
     predictor: Predictor,
     latents: Float64Array,
@@ -223,17 +205,14 @@ def _count(
     predictor: Predictor,
     latents: Float64Array,
     residuals: Float32Array | None = None,
-    *,
-    at_corners: bool = False,
 ) -> tuple[IntArray, Float64Array]:
     """Return what `count_folds` does, of warps in the steps of the predictor's generator."""
 
     def look(generator: Generator, part: slice) -> tuple[IntArray, Float64Array]:
         bent = generator.bent(None if residuals is None else residuals[part])
-        draw = bent.unfolded_displacement if at_corners else bent.displacement
-        displacement = draw(generator.own(latents[part]))
+        displacement = bent.displacement(generator.own(latents[part]))
         assert displacement is not None  # there are latents that move something
-        return count_folds(displacement, at_corners=at_corners)
+        return count_folds(displacement)
 
     counts, smallest = zip(*predictor.in_parts(look, len(latents)), strict=True)
     return np.concatenate(counts), np.concatenate(smallest)
