@@ -60,3 +60,14 @@ def test_what_is_missing_is_said(anamorph, bent, volume_model, volumes, tmp_path
     rows = table.read_text().splitlines()
     table.write_text("\n".join([rows[0], rows[1].replace("sub-01", "sub-99"), *rows[2:]]) + "\n")
     assert "no image sub-99" in anamorph(*jacobians).error
+
+
+def test_residual_warps_of_another_model_are_refused(anamorph, bent, volumes, tmp_path):
+    """They were taken, and every image was warped by what is no warp of it."""
+    _, table = bent
+    other = tmp_path / "other.safetensors"
+    fit = ("fit", volumes, "-o", other, "-k", 2, "--iterations", 1, "--residual", "after")
+    anamorph(*fit, "--threads", 1, succeeds=True)
+    result = anamorph("jacobians", other, "--latents", table, "--residual", "-o", tmp_path / "out")
+    assert "it is of another model" in result.error
+    assert not (tmp_path / "out").exists()

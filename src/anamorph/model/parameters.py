@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,6 +72,13 @@ class Parameters:
         if self.residual is None:
             raise ValueError("a model with residual warps must know their precision")
         return replace(self, noise_precision=self.residual[1:])
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that no other fit has: of what files keep to the last bit."""
+        numbers = [to_host(self.latent_precision), to_host(self.basis_energy)]
+        content = np.asarray(numbers, np.float64).tobytes()
+        return hashlib.blake2b(content, digest_size=8).hexdigest()
 
     @property
     def n_bytes(self) -> int:

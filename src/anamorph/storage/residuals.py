@@ -25,14 +25,30 @@ def residuals_path(table: str | os.PathLike[str]) -> Path:
 
 
 def write_residuals(
-    path: str | os.PathLike[str], names: Sequence[str], residuals: Float32Array
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    residuals: Float32Array,
+    fingerprint: str,
 ) -> None:
-    """Write residual velocities (N, d, *space) of images with names."""
-    write_tensors(path, KIND, VERSION, {"residuals": residuals}, {"names": list(names)})
+    """Write residual velocities (N, d, *space) of images with names, and of which model they are.
+
+    Parameters
+    ----------
+    path : path
+    names : N strings
+    residuals : array of shape (N, d, *space)
+    fingerprint : str
+        Of the parameters of the model: see `Parameters.fingerprint`.
+    """
+    facts = {"names": list(names), "model": fingerprint}
+    write_tensors(path, KIND, VERSION, {"residuals": residuals}, facts)
 
 
 def read_residuals(
-    path: str | os.PathLike[str], names: Sequence[str], space: tuple[int, ...]
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    space: tuple[int, ...],
+    fingerprint: str,
 ) -> Float32Array:
     """Return the residual velocities (N, d, *space) of images with names, in their order.
 
@@ -43,11 +59,13 @@ def read_residuals(
         Of a table of latents: there must be an entry for each.
     space : tuple of int
         Shape of the grid of the model.
+    fingerprint : str
+        Of the parameters of the model.
 
     Raises
     ------
     ModelFileError
-        If the file is missing or damaged, of another grid, or lacks an image.
+        If the file is missing or damaged, of another grid or model, or lacks an image.
     """
     if not os.path.exists(path):
         raise ModelFileError(
@@ -58,6 +76,10 @@ def read_residuals(
         stored = facts.get("names")
         if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
             raise ContentError("it lacks the names of the images")
+        if facts.get("model") != fingerprint:
+            raise ContentError(
+                "it is of another model, or does not say of which: encode the images with this one"
+            )
         shape = (len(stored), len(space), *space)
         check_arrays(arrays, {"residuals": (shape, np.float32)})
         places = {name: number for number, name in enumerate(stored)}

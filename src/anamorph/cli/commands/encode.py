@@ -72,7 +72,8 @@ def encode(
     if evidence:
         more["log_evidence"] = encoded.log_evidence.tolist()
     if encoded.residuals is not None:
-        write_residuals(residuals_path(output), found.names, encoded.residuals)
+        fingerprint = model.generator_.parameters.fingerprint
+        write_residuals(residuals_path(output), found.names, encoded.residuals, fingerprint)
     write_latents(output, found.names, encoded.latents, more)
     tables: list[Path] = []
     if given.bids is not None and found.bids is not None:

@@ -186,7 +186,8 @@ def latent_source(
         poses = read_poses(table, model.pose_names_)
         beside, stored = residuals_path(table), None
         if residual:
-            stored = read_residuals(beside, names, model.settings_.space)
+            fingerprint = model.generator_.parameters.fingerprint
+            stored = read_residuals(beside, names, model.settings_.space, fingerprint)
 
         def look_up(numbers: Sequence[int]) -> Codes:
             return Codes(latents, poses, stored).take(list(numbers))
