@@ -26,6 +26,7 @@ MOST_REMARKS = 4
 
 _ODD = 10.0  # times brighter or darker than most others: worth a warning
 _ABSURD = 1e4  # the same: refused
+_ODD_TOGETHER, _SEVERAL = 3.0, 3  # times brighter or darker than the images of a model, all of them
 _SHARE_OF_LENGTH = 0.25  # of an axis: how far centres may be from each other
 _BRIGHT = 30.0  # from where on the default penalties of a federation weigh too much
 _MOSTLY = 0.5
@@ -159,7 +160,7 @@ def check_intensities(
     odd = [int(n) for n in np.argsort(-np.abs(np.log(factors)), kind="stable")]
     odd = [n for n in odd if not 1 / _ODD <= factors[n] <= _ODD]
     if not odd:
-        return None
+        return _remark_on_all(own / usual, len(facts))
     named = ", ".join(f"{name(n)} ({_times(factors[n])})" for n in odd[:_MOST_NAMED])
     more = f" and {len(odd) - _MOST_NAMED} more" if len(odd) > _MOST_NAMED else ""
     remedy = (
@@ -182,6 +183,16 @@ def check_intensities(
     return (
         f"intensities of {len(odd)} of {len(facts)} images differ from {others} more than "
         f"{_ODD:g} times, and will be taken for shape and appearance: {named}{more}; {remedy}"
+    )
+
+
+def _remark_on_all(factor: float, n_images: int) -> str | None:
+    """Return a warning about images that are all brighter or darker than those of a model."""
+    if n_images < _SEVERAL or 1 / _ODD_TOGETHER <= factor <= _ODD_TOGETHER:
+        return None
+    return (
+        f"typical intensities of these images are {_times(factor)} those of the model: if all mean "
+        "the same, bring them to the scale of the model"
     )
 
 
