@@ -159,6 +159,25 @@ def test_surfaces_of_label_models(anamorph, label_model, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("volume", (), "level must be given: images of a gaussian model have no 0.5"),
+        ("volume", ("--label", 1), "label is of models of classes, and this one is gaussian"),
+        ("label", ("--label", 7), "label must be one of [0, 1, 2], got 7"),
+        ("label", ("--level", 5), "level is of models of intensities: give a label"),
+        ("picture", (), "surfaces are of volumes"),
+    ],
+)
+def test_surfaces_that_a_model_does_not_have_are_one_line(
+    anamorph, request, tmp_path, kind, options, message
+):
+    model = request.getfixturevalue(f"{kind}_model")
+    result = anamorph("surface", model, *options, "-o", tmp_path / "meshes")
+    assert message in result.error
+    assert not (tmp_path / "meshes").exists()
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("warp", "--from-template"), "--apply"),

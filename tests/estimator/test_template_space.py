@@ -9,6 +9,7 @@ from anamorph.estimator.template_space import surface_of
 from anamorph.geometry import jacobian_determinant, pull
 from anamorph.images.grid import Grid
 from anamorph.images.world import World
+from anamorph.model.checks import ArgumentError
 from anamorph.model.warping import modulated, volume_changes, warped
 from anamorph.storage.meshes import Mesh
 from tests.device.conftest import gpu  # noqa: F401  the fixture
@@ -243,9 +244,9 @@ def test_surfaces_are_closed_and_enclose_what_voxels_do(of_files):
         inner = model.origin_.inner_grid(model.image_format_.space)
         assert np.abs(middle - inner.centre).max() < 2.5
     assert np.array_equal(model.surface(z).faces, mesh.faces)
-    with pytest.raises(ValueError, match="one of"):
+    with pytest.raises(ArgumentError, match="one of"):
         model.surface(z, label=5)
-    with pytest.raises(ValueError, match="give a label"):
+    with pytest.raises(ArgumentError, match="give a label"):
         model.surface(z, level=0.5)
 
 

@@ -21,7 +21,7 @@ from anamorph.images.format import ImageFormat
 from anamorph.images.grid import Grid
 from anamorph.images.world import World
 from anamorph.likelihoods import DEFAULT, LIKELIHOODS, OF_CLASSES
-from anamorph.model.checks import check_choice
+from anamorph.model.checks import ArgumentError, check_choice
 from anamorph.model.generator import Generator
 from anamorph.model.predicting import Predictor
 from anamorph.model.warping import (
@@ -136,7 +136,7 @@ class TemplateSpace:
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
         if modulate and interpolation != "linear":
-            raise ValueError(f"modulate needs interpolation='linear', got {interpolation!r}")
+            raise ArgumentError(f"modulate needs interpolation='linear', got {interpolation!r}")
         _check_numbers(images, latents)
 
         def bring(generator: Generator, displacement: Array, part: slice) -> Array:
@@ -276,32 +276,38 @@ class TemplateSpace:
         level : float, optional
             Of other models; 0.5 by default for values from 0 to 1.
         """
+        self.check_surface(label, level)
         expected = self.predictor.expected_images(latents)[0]
         return surface_of(self._height(expected, label, level), self.world)
 
-    def _height(self, image: Array, label: int | None, level: float | None) -> Array:
-        """Return a field that is positive inside of the surface to be found."""
+    def check_surface(self, label: int | None, level: float | None) -> None:
+        """Raise an error unless the model has surfaces of this label, or at this level."""
         kind = LIKELIHOODS[self.format.likelihood]
+        _check_volume(len(self.format.space))
         if kind.holds_classes:
             if level is not None:
-                raise ValueError("level is of models of intensities: give a label")
+                raise ArgumentError("level is of models of intensities: give a label")
+            self._classes_of(label)
+            return
+        if label is not None:
+            raise ArgumentError(f"label is of models of classes, and this one is {kind.name}")
+        if level is None and kind.value_range != (0, 1):
+            raise ArgumentError(f"level must be given: images of a {kind.name} model have no 0.5")
+
+    def _height(self, image: Array, label: int | None, level: float | None) -> Array:
+        """Return a field that is positive inside of the surface to be found."""
+        if LIKELIHOODS[self.format.likelihood].holds_classes:
             inside = self._classes_of(label)
             logs = np.log(np.maximum(image, _SMALLEST_PROBABILITY))
             height: Array = logs[inside].max(axis=0) - logs[~inside].max(axis=0)
             return height
-        if label is not None:
-            raise ValueError(f"label is of models of classes, and this one is {kind.name}")
-        if level is None:
-            if kind.value_range != (0, 1):
-                raise ValueError(f"level must be given: images of a {kind.name} model have no 0.5")
-            level = 0.5
-        return np.asarray(image[0] - np.float32(level))
+        return np.asarray(image[0] - np.float32(0.5 if level is None else level))
 
     def _classes_of(self, label: int | None) -> BoolArray:
         labels = np.array(self.format.class_labels)
         inside: BoolArray = np.arange(len(labels)) > 0 if label is None else labels == label
         if not inside.any():
-            raise ValueError(f"label must be one of {labels.tolist()}, got {label!r}")
+            raise ArgumentError(f"label must be one of {labels.tolist()}, got {label!r}")
         return inside
 
     def _empty(self, n_images: int, n_channels: int) -> Float32Array:
@@ -320,6 +326,11 @@ def _read_unscaled(images: ImageCollection, part: slice) -> Float32Array:
 def _check_numbers(things: Any, latents: Float64Array) -> None:
     if len(things) != len(latents):
         raise ValueError(f"there must be one for each of {len(latents)} latents, got {len(things)}")
+
+
+def _check_volume(n_dims: int) -> None:
+    if n_dims != 3:
+        raise ImageError("surfaces are of volumes, and this model is of planes")
 
 
 def surface_of(height: Array, world: World) -> Mesh:
@@ -341,8 +352,7 @@ def surface_of(height: Array, world: World) -> Mesh:
     ImageError
         If the field is a plane, has no such place, or scikit-image is not there.
     """
-    if height.ndim != 3:
-        raise ImageError("surfaces are of volumes, and this model is of planes")
+    _check_volume(height.ndim)
     if not height.max() > 0:
         raise ImageError("there is no surface: nothing is inside, try another label or level")
     lowest = min(float(height.min()), -float(height.max()))

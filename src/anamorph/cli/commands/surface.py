@@ -62,6 +62,7 @@ def surface(
 
     check_choice("--format", kind, _FORMATS)
     model = model_arguments.load()
+    model.template_space_.check_surface(label, level)  # before a folder is made
     is_mean = latents is None and not given.are_given
     source = None if is_mean else latent_source(model, given, latents, messages)
     names = ["mean"] if source is None else source.names
