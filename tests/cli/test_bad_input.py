@@ -77,6 +77,24 @@ def test_modes_that_overflow_are_told(anamorph, volume_model, tmp_path):
     assert "within 1000 standard deviations of 0, got 1e+09" in result.error
 
 
+@pytest.mark.parametrize("far", [1e9, 900.0])
+@pytest.mark.parametrize("command", ["reconstruct", "surface", "jacobians", "warp", "warps"])
+def test_latents_of_a_table_that_are_too_far_are_told_by_row(
+    anamorph, volume_model, volumes, tmp_path, command, far
+):
+    table, out = tmp_path / "far.tsv", tmp_path / "out"
+    deviations = 1 / np.sqrt(np.diag(ShapeAppearanceModel.load(volume_model).latent_precision_))
+    rows = [("near", 0, 0), ("ann", far * deviations[0], 0)]
+    lines = ["\t".join(map(str, row)) for row in [("participant_id", "z1", "z2"), *rows]]
+    table.write_text("\n".join(lines) + "\n")
+    options = {"surface": ("--level", 0.5), "warp": ("--apply", volumes / "sub-0[12].nii.gz")}
+    given = ("--latents", table, "-o", out, *options.get(command, ()))
+    error = anamorph(command, volume_model, *given).error
+    assert error.startswith(f"{table}: ann is ")
+    assert "standard deviations from 0, and " in error
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("name", ["a.png", "b.nii.gz", "notes"])
 def test_a_file_is_no_folder_for_outputs(anamorph, volume_model, tmp_path, name):
     (tmp_path / "notes").write_text("kept")

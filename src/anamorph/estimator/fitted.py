@@ -43,6 +43,7 @@ PARTS = ("both", "shape", "appearance")
 
 _FARTHEST = 1000.0  # standard deviations of a latent
 _FAR = 10.0  # beyond which warps are looked at
+_LOST = "takes voxels farther than across the whole box: are these latents of this model?"
 
 
 def refuse_foreign(X: object) -> None:  # noqa: N803
@@ -584,20 +585,42 @@ class FittedModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return latents
 
     def _check_warps(self, latents: Float64Array, residuals: Float32Array | None = None) -> None:
-        """Raise an ArgumentError if shooting cannot hold the warps of latents far from 0.
+        """Raise an ArgumentError if shooting cannot hold the warps of latents far from 0."""
+        lost = self._find_lost(latents, residuals)
+        if lost is not None:
+            raise ArgumentError(
+                f"row {lost} of the latents is {self._distances(latents)[lost]:.3g} standard "
+                f"deviations from 0, and {_LOST}"
+            )
+
+    def find_far(
+        self,
+        Z: Float64Array,  # noqa: N803
+        residuals: Float32Array | None = None,
+    ) -> tuple[int, str] | None:
+        """Return a row of latents (N, K) too far from 0 to be shown, and why; None if none is.
+
+        What reads latents from a table asks this, to name the table and the row.
+        """
+        distances = self._distances(Z)
+        row: int | None = int(distances.argmax())
+        if distances[row] > _FARTHEST:
+            reason = f"at most {_FARTHEST:g} can be shown: are these latents of this model?"
+        else:
+            row, reason = self._find_lost(Z, residuals), _LOST
+        if row is None:
+            return None
+        return row, f"{distances[row]:.3g} standard deviations from 0, and {reason}"
+
+    def _find_lost(self, latents: Float64Array, residuals: Float32Array | None) -> int | None:
+        """Return the first row far from 0 whose warp shooting cannot hold; None if there is none.
 
         Those nearby, which the model may draw itself, are what it says, however wild.
         """
-        distances = self._distances(latents)
-        far = np.flatnonzero(distances > _FAR)
+        far = np.flatnonzero(self._distances(latents) > _FAR)
         bent = None if residuals is None else residuals[far]
         lost = far[~self.predictor_.are_held(latents[far], bent)]
-        if len(lost):
-            raise ArgumentError(
-                f"row {lost[0]} of the latents is {distances[lost[0]]:.3g} standard deviations "
-                "from 0, and takes voxels farther than across the whole box: are these latents of "
-                "this model?"
-            )
+        return int(lost[0]) if len(lost) else None
 
     def _distances(self, latents: Float64Array) -> Float64Array:
         """Return how many standard deviations from 0 the farthest latent of each row is, (N,)."""

@@ -188,6 +188,7 @@ def latent_source(
         if residual:
             fingerprint = model.generator_.parameters.fingerprint
             stored = read_residuals(beside, names, model.settings_.space, fingerprint)
+        _check_rows(model, table, names, latents, stored)  # before there is a folder for results
 
         def look_up(numbers: Sequence[int]) -> Codes:
             return Codes(latents, poses, stored).take(list(numbers))
@@ -208,6 +209,22 @@ def latent_source(
         return Codes(encoded.latents, encoded.poses, encoded.residuals)
 
     return LatentSource(found.names, given.inputs(found), encode, grids, found.bids, open_files)
+
+
+def _check_rows(
+    model: ShapeAppearanceModel,
+    table: Path,
+    names: list[str],
+    latents: Float64Array,
+    residuals: Float32Array | None,
+) -> None:
+    """Raise a TableError that names a row of a table whose latents are too far from 0."""
+    from anamorph.images.errors import TableError
+
+    far = model.find_far(latents, residuals)
+    if far is not None:
+        row, reason = far
+        raise TableError(f"{table}: {names[row]} is {reason}")
 
 
 def check_residual(model: ShapeAppearanceModel) -> None:
