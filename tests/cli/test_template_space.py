@@ -177,6 +177,53 @@ def test_surfaces_that_a_model_does_not_have_are_one_line(
     assert not (tmp_path / "meshes").exists()
 
 
+def fail(*_, **__):
+    pytest.fail("the work began")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("volume", ("--nearest", "--modulate"), "leave --nearest out"),
+        ("volume", ("--apply", "{labels}", "--labels", "--modulate"), "labels do not have"),
+        ("label", ("--modulate",), "labels do not have"),
+        ("volume", ("--apply", "nosuch"), "--apply nosuch does not exist"),
+    ],
+)
+def test_wrong_warps_are_refused_before_the_work_begins(
+    anamorph, request, monkeypatch, label_maps, tmp_path, kind, options, message
+):
+    model = request.getfixturevalue(f"{kind}_model")
+    images = label_maps if kind == "label" else request.getfixturevalue("volumes")
+    options = [option.format(labels=label_maps) for option in options]
+    monkeypatch.setattr(ShapeAppearanceModel, "encode", fail)
+    result = anamorph("warp", model, images, *options, "-o", tmp_path / "out")
+    assert message in result.error
+    assert not (tmp_path / "out").exists()
+
+
+def test_amounts_of_labels_are_probabilities(anamorph, label_model, label_maps, tmp_path):
+    out = tmp_path / "out"
+    arguments = ("warp", label_model, label_maps, "--modulate", "--probabilities", "-o", out)
+    anamorph(*arguments, succeeds=True)
+    assert len(list(out.iterdir())) == len(list(label_maps.iterdir()))
+
+
+def test_files_of_other_names_are_taken_in_their_order_aloud(
+    anamorph, volume_model, volumes, latents, tmp_path
+):
+    base = ("warp", volume_model, "--latents", latents, "--apply", volumes)
+    same = anamorph(*base, "-o", tmp_path / "same", succeeds=True)
+    assert "order" not in same.stdout
+    for n, path in enumerate(sorted(volumes.iterdir())):
+        path.rename(volumes / f"a{n}.nii.gz")
+    other = anamorph(*base, "-o", tmp_path / "other", succeeds=True)
+    assert (
+        f"no file of --apply {volumes} has the name of an image: they are taken in their order "
+        "(a0.nii.gz for sub-01, a1.nii.gz for sub-02, a2.nii.gz for sub-03, ...)"
+    ) in other.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

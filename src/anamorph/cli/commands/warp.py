@@ -34,6 +34,7 @@ anamorph warp model.safetensors --latents latents.tsv --apply 'labels/*.nii.gz' 
 anamorph warp model.safetensors --latents latents.tsv --apply 'marks/*.csv' -o marks-in-template/
 anamorph warp model.safetensors scans/ --from-template --apply atlas.nii.gz --labels -o atlas/"""
 
+_MOST_NAMED = 3  # files
 _ENDINGS = {True: "_from-template", False: "_template"}
 
 
@@ -106,13 +107,20 @@ def warp(
         raise CommandError("--from-template and --labels are about the files of --apply: name them")
     if from_template and (modulate or fwhm):
         raise CommandError("--modulate and --fwhm are for the way to the template")
+    if nearest and modulate:
+        raise CommandError("--modulate spreads each voxel over several: leave --nearest out")
     if on_input_grid and not from_template:
         raise CommandError("--on-input-grid is for the way from the template")
     model = model_arguments.load()
+    holds_labels = labels or (apply is None and model.settings_.likelihood.holds_classes)
+    if modulate and holds_labels and not probabilities:
+        raise CommandError(
+            "--modulate keeps amounts, which labels do not have: leave it out, or give "
+            "--probabilities for the amount of each label"
+        )
     source = latent_source(model, given, latents, messages, residual=residual)
-    applied = [] if apply is None else find_files([apply])
-    _check_number(applied, source, apply, from_template)
-    applied = _matched(applied, source.names)
+    applied = [] if apply is None else _found(apply, source.names, from_template)
+    applied = _matched(applied, source.names, apply, messages)
     ending = _ENDINGS[from_template]
     if applied and applied[0].suffix.lower() in MESH_SUFFIXES:
         paths = paths_in(output, source.names, ending + applied[0].suffix.lower())
@@ -153,19 +161,23 @@ def warp(
     messages.wrote(*paths)
 
 
-def _check_number(
-    applied: list[Path], source: LatentSource, apply: str | None, from_template: bool
-) -> None:
-    """Raise a CommandError unless there is a file for each image, or one for all."""
-    enough = len(applied) == len(source.names) or (from_template and len(applied) == 1)
-    if apply is not None and not enough:
+def _found(apply: str, names: list[str], from_template: bool) -> list[Path]:
+    """Return the files of --apply: one for each image, or one for all."""
+    applied = find_files([apply])
+    missing = [path for path in applied if not path.exists()]
+    if missing:
+        raise CommandError(f"--apply {missing[0]} does not exist: check its name")
+    if len(applied) != len(names) and not (from_template and len(applied) == 1):
         raise CommandError(
             f"--apply {apply} names {counted(len(applied), 'file')}, and there are "
-            f"{counted(len(source.names), 'image')}: one file is needed for each"
+            f"{counted(len(names), 'image')}: one file is needed for each"
         )
+    return applied
 
 
-def _matched(applied: list[Path], names: list[str]) -> list[Path]:
+def _matched(
+    applied: list[Path], names: list[str], apply: str | None, messages: Messages
+) -> list[Path]:
     """Return files in the order of images: by their names, or as they are if names are others."""
     from anamorph.images.readers import stem_of
     from anamorph.storage.meshes import MESH_SUFFIXES
@@ -174,7 +186,15 @@ def _matched(applied: list[Path], names: list[str]) -> list[Path]:
         path.stem if path.suffix.lower() in MESH_SUFFIXES else stem_of(path): path
         for path in applied
     }
-    if len(applied) == 1 or not by_name.keys() & set(names):
+    if len(applied) <= 1:
+        return applied
+    if not by_name.keys() & set(names):
+        pairs = [f"{path.name} for {name}" for path, name in zip(applied, names, strict=True)]
+        more = ", ..." if len(pairs) > _MOST_NAMED else ""
+        messages.say(
+            f"no file of --apply {apply} has the name of an image: they are taken in their order "
+            f"({', '.join(pairs[:_MOST_NAMED])}{more})"
+        )
         return applied
     for name in names:
         if name not in by_name:
