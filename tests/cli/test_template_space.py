@@ -224,6 +224,24 @@ def test_files_of_other_names_are_taken_in_their_order_aloud(
     ) in other.stdout
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_labels_that_are_interpolated_are_told(
+    anamorph, volume_model, volumes, label_maps, latents, tmp_path, dtype
+):
+    for path in label_maps.iterdir():
+        image = nib.load(path)
+        labels = np.asarray(image.dataobj).astype(dtype)
+        nib.save(nib.Nifti1Image(labels, image.affine), path)
+    base = ("warp", volume_model, "--latents", latents, "--apply")
+    said = anamorph(*base, label_maps, "-o", tmp_path / "fractions", succeeds=True).stdout
+    assert f"{label_maps / 'sub-01.nii.gz'} holds only the integers 0, 1, 2, which look" in said
+    for name, option in (("whole", "--labels"), ("near", "--nearest")):
+        said = anamorph(*base, label_maps, option, "-o", tmp_path / name, succeeds=True).stdout
+        assert "look like labels" not in said
+    said = anamorph(*base, volumes, "-o", tmp_path / "images", succeeds=True).stdout
+    assert "look like labels" not in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

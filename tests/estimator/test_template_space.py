@@ -183,6 +183,7 @@ def test_models_without_shape_leave_everything_where_it_is():
             lambda m, x: m.to_template(x, m.latents_, modulate=True, interpolation="nearest"),
             "modulate needs",
         ),
+        (lambda m, x: m.to_template(x, m.latents_, modulate=True, kind="labels"), "keeps amounts"),
         (lambda m, x: m.surface(m.latents_[0], label=3), "label is of|surfaces are of"),
     ],
 )

@@ -12,6 +12,7 @@ from anamorph.arrays.typing import Array, Float64Array
 from anamorph.estimator.fitted import FittedModel
 from anamorph.estimator.template_space import LABELS, TemplateSpace
 from anamorph.images.collection import ImageCollection, Images
+from anamorph.model.checks import ArgumentError
 from anamorph.storage.meshes import Mesh, as_meshes, is_mesh
 
 
@@ -46,7 +47,7 @@ class TemplateMethods(FittedModel):
             Linear by default, which for label maps gives the most probable label.
         modulate : bool
             Whether to keep amounts: values are multiplied by the change of volume, and the sum
-            stays the same. False by default.
+            stays the same. False by default, and for label maps.
         fwhm : float
             Width of a Gaussian to smooth with, in mm (voxels without affine); 0, none, by default.
         poses : array of shape (N, P), optional
@@ -60,6 +61,8 @@ class TemplateMethods(FittedModel):
         array of shape (N, ...), or list of Mesh
             In the layout of `inverse_transform`; label maps as integers.
         """
+        if modulate and kind == LABELS:
+            raise ArgumentError("modulate keeps amounts, which label maps do not have: leave it out")
         if is_mesh(X):
             latents = self._latents_of_rows(z)
             placed = self._poses_of_rows(poses, len(latents))

@@ -130,6 +130,8 @@ def warp(
         return
     if apply is None and latents is not None:
         raise CommandError("a table of latents has no images: give images, or --apply with files")
+    if applied and not (labels or nearest):
+        _remark_on_labels(applied[0], messages)
     written, read = _opened(model, given, source, applied, labels, probabilities)
     paths = paths_in(output, source.names, ending + written.suffix)
     model_arguments.reserve(paths, [*source.inputs, *applied])
@@ -203,6 +205,37 @@ def _matched(
                 "rename the others"
             )
     return [by_name[name] for name in names]
+
+
+def _remark_on_labels(path: Path, messages: Messages) -> None:
+    """Say so if an image to be interpolated looks like a label map, by the rules of a fit.
+
+    The first file speaks for all: they are of one kind, and each takes time to read.
+    """
+    import numpy as np
+
+    from anamorph.images.facts import facts_of
+    from anamorph.images.integers import FEW, HeldIntegers
+    from anamorph.images.readers import open_image
+
+    source = open_image(path, None, as_labels=False)
+    voxels = source.load()
+    if source.integers is None:
+        look_like_labels = bool(facts_of(voxels).labels)
+    else:
+        held = HeldIntegers(source.integers)
+        held.add(voxels)
+        look_like_labels = held.look_like_labels
+    if not look_like_labels:
+        return
+    values = np.unique(voxels[~np.isnan(voxels)]).astype(int).tolist()
+    found = f"only the integers {', '.join(map(str, values))}"
+    if len(values) > FEW:
+        found = f"{len(values)} different integers up to {values[-1]}"
+    messages.say(
+        f"{path} holds {found}, which look like labels and will be interpolated to fractions: if "
+        "they are labels, --labels keeps them whole"
+    )
 
 
 def _warp_meshes(
