@@ -368,6 +368,24 @@ def test_info(anamorph, volume_model, label_model):
     assert "8 x 6 x 7" in text
 
 
+def test_info_tells_of_settings_that_are_not_the_default(anamorph, volume_model, tmp_path):
+    names = ("align", "intensity", "residual", "levels", "decimation")
+    defaults = ("none", "global", "none", 1, "auto")
+    facts = anamorph("info", volume_model, "--json", succeeds=True).json
+    assert tuple(facts[name] for name in names) == defaults
+    text = anamorph("info", volume_model, succeeds=True).stdout
+    assert not any(re.search(rf"^ *{name} ", text, re.MULTILINE) for name in names)
+    given = {"align": "translation", "intensity": "per image", "residual": "after", "levels": 2}
+    model = ShapeAppearanceModel(1, n_iter=1, decimation=0.5, n_threads=1, **given)
+    model.fit(blobs(4, (16, 16))).save(tmp_path / "model.safetensors")
+    facts = anamorph("info", tmp_path / "model.safetensors", "--json", succeeds=True).json
+    expected = given | {"decimation": 0.5}
+    assert {name: facts[name] for name in names} == expected
+    text = anamorph("info", tmp_path / "model.safetensors", succeeds=True).stdout
+    for name, value in expected.items():
+        assert re.search(rf"^ *{name} +{value} *$", text, re.MULTILINE)
+
+
 # ---- what all commands have in common
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anamorph.cli.terminal import options
 from anamorph.cli.terminal.messages import Messages
 from anamorph.cli.terminal.models import load_model
+from anamorph.model.hyperparameters import HYPERPARAMETERS
 
 if TYPE_CHECKING:
     from anamorph.estimator import ShapeAppearanceModel
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 EXAMPLES = """[bold]Examples[/bold]
 anamorph info model.safetensors
 anamorph info model.safetensors --json"""
+
+#: Settings that people see where they are not the default, by their names on the command line.
+_SETTINGS = ("align", "intensity", "residual", "levels", "decimation")
 
 
 @options.command()
@@ -32,7 +36,12 @@ def info(
     facts = list_facts(load_model(model_file), model_file)
     messages.result(**facts)
     table = Table("", "", box=box.SIMPLE, show_header=False, title=str(model_file))
-    shown = {name.replace("_", " "): _format_value(value) for name, value in facts.items()}
+    defaults = {HYPERPARAMETERS[name].key: HYPERPARAMETERS[name].default for name in _SETTINGS}
+    shown = {
+        name.replace("_", " "): _format_value(value)
+        for name, value in facts.items()
+        if name not in defaults or value != defaults[name]
+    }
     shown["seconds"] = duration(facts["seconds"])
     for name, text in shown.items():
         table.add_row("time" if name == "seconds" else name, text)
@@ -49,6 +58,7 @@ def list_facts(model: ShapeAppearanceModel, path: Path) -> dict[str, Any]:
         "components": layout.n_latents,
         "appearance_modes": layout.n_appearance,
         "shape_modes": layout.n_shape,
+        **{HYPERPARAMETERS[name].key: getattr(model, name) for name in _SETTINGS},
         "grid": list(settings.space),
         "channels": settings.n_channels,
         "labels": list(model.image_format_.class_labels) if model.image_format_.labels else None,
