@@ -62,7 +62,7 @@ class TemplateMethods(FittedModel):
             In the layout of `inverse_transform`; label maps as integers.
         """
         if modulate and kind == LABELS:
-            raise ArgumentError("modulate keeps amounts, which label maps do not have: leave it out")
+            raise ArgumentError("modulate keeps amounts, and label maps have none: leave it out")
         if is_mesh(X):
             latents = self._latents_of_rows(z)
             placed = self._poses_of_rows(poses, len(latents))

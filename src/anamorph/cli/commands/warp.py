@@ -81,7 +81,8 @@ def warp(
         typer.Option(
             "--modulate",
             metavar="",
-            help="Keep amounts, as of tissue: multiply by the change of volume.",
+            help="Keep amounts, as of tissue: multiply by the change of volume. Of labels only "
+            "with --probabilities.",
         ),
     ] = False,
     fwhm: Annotated[
