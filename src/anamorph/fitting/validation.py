@@ -78,8 +78,9 @@ class Validation:
         predictor = Predictor(Generator(settings, parameters), self._machine)
         encoded = predictor.encode(self._images)
         if settings.likelihood.has_noise and settings.estimates_weight:
-            sums = predictor.misfit(self._images, encoded)
-            precision = settings.likelihood.noise_precision(*sums, power_of(parameters.mean))
+            squares, observed = predictor.misfit(self._images, encoded)
+            power = power_of(parameters.mean)
+            precision = settings.likelihood.noise_precision(squares, observed, power)
             honest = replace(parameters, noise_precision=precision)
             predictor = Predictor(Generator(settings, honest), self._machine)
             encoded = predictor.encode(self._images)
