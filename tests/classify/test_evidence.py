@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 from anamorph import EvidenceClassifier, ShapeAppearanceModel
@@ -110,6 +111,12 @@ def test_models_that_do_not_go_together(fitted):
     other = clone(MODEL).fit(np.random.default_rng(0).random((5, 8, 8)))
     with pytest.raises(ValueError, match="the images of class b must have the shape"):
         EvidenceClassifier.from_models([fitted.models_[0], other], ["a", "b"])
+
+
+def test_another_classifier_is_no_model(small_digits):
+    """It had no attribute "likelihood", said an AttributeError."""
+    with pytest.raises(TypeError, match="must be a ShapeAppearanceModel, got LogisticRegression: "):
+        EvidenceClassifier(LogisticRegression()).fit(*small_digits)
 
 
 def test_what_encoding_costs_is_counted(fitted, small_digits):

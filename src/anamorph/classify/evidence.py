@@ -89,6 +89,12 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(
                 "X must be an array or a list, got an opened collection: give its files"
             )
+        if not isinstance(self.model, ShapeAppearanceModel):  # any classifier is tried here
+            raise TypeError(
+                f"model must be a ShapeAppearanceModel, got {type(self.model).__name__}: give one "
+                "with the settings for every class, e.g. "
+                "EvidenceClassifier(ShapeAppearanceModel(16))"
+            )
         # All images are opened together first: it shows whether they go together, and how many
         # labels there are in label maps, even where one class lacks some of them.
         images = open_images(
