@@ -67,7 +67,7 @@ def test_an_empty_name_is_not_the_folder_one_is_in(anamorph, volumes, tmp_path, 
 def test_a_check_of_what_cannot_be_read_says_no_more(anamorph, tmp_path):
     save_nifti(tmp_path / "a.nii", np.stack(blobs(4, VOLUME), axis=-1), rotated_affine())
     result = anamorph("check", tmp_path / "a.nii")
-    assert "or --channel-axis=-1" in result.error
+    assert "or fit with --channel-axis -1" in result.error
     assert "looks like" not in result.stdout
     assert "nothing is odd" not in result.stdout
 

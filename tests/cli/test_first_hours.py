@@ -62,6 +62,24 @@ def test_a_fit_says_why_nothing_is_observed(anamorph, tmp_path, kind):
     assert not output.exists()
 
 
+def test_advice_is_about_what_a_command_can_change(anamorph, label_model, volume_model, tmp_path):
+    """It named options of `fit` to those who encode: --scale, --labels, --channel-axis."""
+    scan = save_nifti(tmp_path / "scan.nii.gz", blobs(1, VOLUME)[0], rotated_affine())
+    labels = np.digitize(blobs(1, VOLUME)[0], [0.3, 0.7]).astype(np.uint8)
+    segmentation = save_nifti(tmp_path / "labels.nii.gz", labels, rotated_affine())
+    for command, end in (("encode", "tsv"), ("quality", "html")):
+        output = ("-o", tmp_path / f"new.{end}")
+        error = anamorph(command, volume_model, segmentation, *output).error
+        assert "look like labels, and the model was not fitted to labels: give images" in error
+        assert "--scale" not in error
+        error = anamorph(command, label_model, scan, *output).error
+        assert "fractions, not labels 0, 1, 2, ..., and the model was fitted to label maps" in error
+        assert "channel" not in error
+    other = save_nifti(tmp_path / "other.nii.gz", blobs(2, VOLUME)[1], rotated_affine())
+    fit = ("fit", scan, other, "-o", tmp_path / "m.safetensors", "--labels")
+    assert "give --channel-axis -1 if" in anamorph(*fit).error
+
+
 def test_images_far_apart_are_not_brought_onto_a_huge_grid(anamorph, volumes, tmp_path):
     save_nifti(volumes / "far.nii.gz", blobs(1, VOLUME)[0], FAR)
     result = anamorph("fit", volumes, "--resample", "-o", tmp_path / "m.safetensors", *QUICK)

@@ -191,7 +191,7 @@ def test_colours_without_an_axis_are_asked_about(n_colours, tmp_path):
     pictures = grey(np.uint8, 255, 4, 8, 9, n_colours)
     with pytest.raises(ImageError, match=r"channel_axis=-1; if it is a third axis in space"):
         ArrayImages(pictures, "gaussian")
-    with pytest.raises(ImageError, match=r"a\.npy is 8 x 9 x . of uint8: give channel_axis=-1"):
+    with pytest.raises(ImageError, match=r"a\.npy is 8 x 9 x . of uint8: fit with channel_axis=-1"):
         FileImages([save_array(tmp_path / "a.npy", pictures[0])])
     assert ArrayImages(pictures, "gaussian", -1).format.n_channels == n_colours
     assert ArrayImages(pictures / 255, "gaussian").format.space == (8, 9, n_colours)

@@ -138,7 +138,7 @@ def test_counts_in_volumes_are_not_scaled(counts, dtype, tmp_path):
 
 
 def test_negative_counts_are_refused(counts, tmp_path):
-    words = "values of 0 or more.*set negative ones to 0 or NaN, or use likelihood='gaussian'"
+    words = "values of 0 or more.*set negative ones to 0 or NaN, or fit with likelihood='gaussian'"
     with pytest.raises(ImageError, match=f"poisson images must have {words}"):
         ShapeAppearanceModel(1, likelihood="poisson").fit(counts - 3.0)
     for n, image in enumerate(counts):

@@ -96,6 +96,7 @@ class ArrayImages:
         self._channel_axis = None if channel_axis is None else channel_axis % len(shape)
         self._likelihood = LIKELIHOODS[likelihood]
         self._has_labels = self._likelihood.holds_classes and channel_axis is None
+        self._for_model = like is not None
         self._missing_value = missing_value_of(missing_value, like)
         scale = like.scale if like is not None else checked_scale(scale)
         check_scaling(self._likelihood, scale, has_labels=self._has_labels)
@@ -189,7 +190,8 @@ class ArrayImages:
     def _label_maps(self) -> Iterator[NDArray[np.int32]]:
         """Yield the labels of each image."""
         for n in range(len(self)):
-            yield as_labels(self.name(n), self._read_raw(slice(n, n + 1)))
+            raw = self._read_raw(slice(n, n + 1))
+            yield as_labels(self.name(n), raw, for_model=self._for_model)
 
     def subset(self, numbers: Sequence[int]) -> ArrayImages:
         """Return a collection of some of the images."""
@@ -245,6 +247,10 @@ class ArrayImages:
 
     def _check_dtype(self, dtype: np.dtype[Any]) -> None:
         if self._has_labels and dtype.kind not in "biu":
+            if self._for_model:
+                raise ImageError(
+                    f"the model was fitted to label maps, integers, got {dtype}; give label maps"
+                )
             raise ImageError(
                 f"{self._likelihood.name} images without channel_axis must be integer label maps, "
                 f"got {dtype}; give channel_axis if they are probabilities of classes"
@@ -270,7 +276,9 @@ class ArrayImages:
         is_scaled = self._likelihood.scales_integers and not self._has_labels and scale is None
         is_open = known == BY_CONTENT or (known == BY_TYPE and dtype not in SCALES)
         if dtype.kind in "iu" and is_scaled and is_open:
-            return read_unit(self._channels_first(), dtype, "X", as_they_are=False)
+            return read_unit(
+                self._channels_first(), dtype, "X", as_they_are=False, for_model=like is not None
+            )
         return known
 
     def _channels_first(self) -> Iterator[NDArray[Any]]:

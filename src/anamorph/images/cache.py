@@ -205,6 +205,8 @@ class Decoder:
         Axis of the stack of images that holds channels.
     missing_value : float or None
         Value that stands for missing, besides NaN.
+    for_model : bool
+        Whether files are read by the rules of a fitted model; by default not.
     """
 
     grid: Grid
@@ -212,6 +214,7 @@ class Decoder:
     has_labels: bool
     channel_axis: int | None
     missing_value: float | None
+    for_model: bool = False
 
     def is_elsewhere(self, source: Source) -> bool:
         """Tell whether a file is on another grid, so that it has to be resampled."""
@@ -239,7 +242,7 @@ class Decoder:
     def _decode(self, source: Source, is_elsewhere: bool) -> NDArray[Any]:
         voxels = self._load(source)
         if self.has_labels:
-            labels = as_labels(source.path, voxels)
+            labels = as_labels(source.path, voxels, for_model=self.for_model)
             return resample_labels(labels, source.grid, self.grid) if is_elsewhere else labels
         return resample(voxels, source.grid, self.grid) if is_elsewhere else voxels
 

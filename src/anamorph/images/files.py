@@ -190,7 +190,12 @@ class FileImages:
         self.suffix = suffix_of(self._first.path)
         self._given_cache = cache
         self._decoder = Decoder(
-            self._inner, Cache(cache), self._has_labels, channel_axis, self._missing_value
+            self._inner,
+            Cache(cache),
+            self._has_labels,
+            channel_axis,
+            self._missing_value,
+            for_model=like is not None,
         )
         self._masks = None
         if mask is not None:
@@ -492,9 +497,14 @@ class FileImages:
 
         sources = list(chain.from_iterable(self._sources))
         may_scale = is_unbounded(self._likelihood)
+        for_model = like is not None
         unit = find_unit_of_files(
-            sources, known, self._decoder.read_unresampled, may_scale=may_scale
+            sources,
+            known,
+            self._decoder.read_unresampled,
+            may_scale=may_scale,
+            for_model=for_model,
         )
         if may_scale:  # else the range of values finds it out
-            check_one_unit(sources, unit)
+            check_one_unit(sources, unit, for_model=for_model)
         return unit

@@ -24,6 +24,18 @@ FEW = 12
 
 _BITS = (8, 10, 12, 14, 16)
 _MOST_LABELS = 256
+_SCALE = "scale='none' (--scale none) for as they are, or scale=N for the value N that stands for 1"
+_HOW_TO_READ_LABELS = (
+    f": use likelihood={OF_CLASSES!r} (--labels) if they are; if they are intensities, say how to "
+    f"read them: {_SCALE}"
+)
+_HOW_TO_READ = f"Use likelihood={OF_CLASSES!r} for label maps, or say how to read them: {_SCALE}"
+# A fitted model has its rules: what can be changed are the images, or the model.
+_NOT_FOR_LABELS = (
+    ", and the model was not fitted to labels: give images such as it was fitted to, e.g. the "
+    f"scans that they were drawn on, or fit a model with likelihood={OF_CLASSES!r} (--labels)"
+)
+_CONVERT = "Convert them to the type of the images that the model was fitted to"
 _FLAT = 0.8  # share of equal neighbours: far above that of noisy images, below that of labels
 
 
@@ -77,7 +89,7 @@ class HeldIntegers:
         is_flat = self._n_flat > _FLAT * max(self._n_pairs, 1)
         return len(self._values) <= FEW or is_flat
 
-    def unit(self, name: str, *, as_they_are: bool) -> float:
+    def unit(self, name: str, *, as_they_are: bool, for_model: bool = False) -> float:
         """Return the value that stands for 1, or raise an ImageError that asks for it.
 
         Parameters
@@ -86,15 +98,15 @@ class HeldIntegers:
             An image to name in the error.
         as_they_are : bool
             Whether integers of a type without a known range are intensities, as in NIfTI files.
+        for_model : bool
+            Whether a fitted model has rules for them, which nobody can change; by default not.
         """
         if self.are_masks:
             return 1.0
         if self.look_like_labels:
             raise ImageError(
-                f"{name} holds {self._describe_values()}, which look like labels: use "
-                f"likelihood={OF_CLASSES!r} (--labels) if they are; if they are intensities, say "
-                "how to read them: scale='none' (--scale none) for as they are, or scale=N for "
-                "the value N that stands for 1"
+                f"{name} holds {self._describe_values()}, which look like labels"
+                f"{_NOT_FOR_LABELS if for_model else _HOW_TO_READ_LABELS}"
             )
         if self.dtype == np.uint8:
             return SCALES[self.dtype]
@@ -105,8 +117,7 @@ class HeldIntegers:
         raise ImageError(
             f"{name} holds {self.dtype} from {self.lowest} to {self.highest}, and images must be "
             "float, bool, uint8 or uint16: the range of other types says nothing about the values. "
-            f"Use likelihood={OF_CLASSES!r} for label maps, or say how to read them: scale='none' "
-            "(--scale none) for as they are, or scale=N for the value N that stands for 1"
+            f"{_CONVERT if for_model else _HOW_TO_READ}"
         )
 
     def _describe_values(self) -> str:
@@ -117,7 +128,12 @@ class HeldIntegers:
 
 
 def read_unit(
-    images: Iterable[NDArray[Any]], dtype: np.dtype[Any], name: str, *, as_they_are: bool
+    images: Iterable[NDArray[Any]],
+    dtype: np.dtype[Any],
+    name: str,
+    *,
+    as_they_are: bool,
+    for_model: bool = False,
 ) -> float:
     """Return the value that stands for 1 in integer images, reading as few as it takes.
 
@@ -127,7 +143,7 @@ def read_unit(
         Integers, or floats that were integers, with NaN.
     dtype : numpy.dtype
         The type of the integers.
-    name, as_they_are
+    name, as_they_are, for_model
         As for `HeldIntegers.unit`.
     """
     if dtype.kind == "b":
@@ -137,7 +153,7 @@ def read_unit(
         held.add(image)
         if held.is_settled:
             break
-    return held.unit(name, as_they_are=as_they_are)
+    return held.unit(name, as_they_are=as_they_are, for_model=for_model)
 
 
 def count_flat_pairs(image: NDArray[Any]) -> tuple[int, int]:

@@ -93,7 +93,7 @@ def find_scaling(
     if not (isinstance(size, float | int) and size > 0 and np.isfinite(size)):
         raise ImageError(
             f"{name} cannot be scaled with scale={scale!r}: its foreground is empty or constant; "
-            "leave it out, or use another scale"
+            "leave it out, or fit with another scale"
         )
     return Scaling(shift, float(size))
 

@@ -12,14 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamorph.images.errors import ImageError
+from anamorph.likelihoods import DEFAULT
 
 MISSING = -1
 MOST_CLASSES = 256
 _HIGHEST = 2**31 - 1
 _MOST_SHOWN = 12
+_NO_LABELS = (
+    ": give channel_axis=-1 (--channel-axis -1) if the last axis holds probabilities of classes, "
+    f"or likelihood={DEFAULT!r} if these are intensities"
+)
+_FOR_LABELS = ", and the model was fitted to label maps: give those that were drawn on these images"
 
 
-def as_labels(name: object, voxels: NDArray[Any]) -> NDArray[np.int32]:
+def as_labels(name: object, voxels: NDArray[Any], *, for_model: bool = False) -> NDArray[np.int32]:
     """Return integers of any type as labels, MISSING for NaN.
 
     Parameters
@@ -27,6 +33,8 @@ def as_labels(name: object, voxels: NDArray[Any]) -> NDArray[np.int32]:
     name : object
         What to call the image in an error message, e.g. its path.
     voxels : array
+    for_model : bool
+        Whether a fitted model has labels, so that these must be; by default not.
     """
     missing: Any = np.False_
     if voxels.dtype.kind == "f":
@@ -34,8 +42,8 @@ def as_labels(name: object, voxels: NDArray[Any]) -> NDArray[np.int32]:
         voxels = np.where(missing, 0, voxels)
         if (voxels != np.rint(voxels)).any():
             raise ImageError(
-                f"{name} holds fractions, not labels 0, 1, 2, ...: give channel_axis if these are "
-                "probabilities of classes, or another likelihood"
+                f"{name} holds fractions, not labels 0, 1, 2, ..."
+                f"{_FOR_LABELS if for_model else _NO_LABELS}"
             )
     lowest, highest = voxels.min(), voxels.max()
     if lowest < 0 or highest > _HIGHEST:

@@ -118,6 +118,7 @@ def find_unit_of_files(
     load: Callable[[Source], NDArray[Any]],
     *,
     may_scale: bool,
+    for_model: bool = False,
 ) -> float | str:
     """Return the integer that stands for 1, or the rule that finds it.
 
@@ -130,6 +131,8 @@ def find_unit_of_files(
         Returns the voxels of a file, not scaled.
     may_scale : bool
         Whether errors may advise to scale each image by itself.
+    for_model : bool
+        Whether the rules are those of a fitted model; by default not.
     """
     by_type: dict[np.dtype[Any], list[Source]] = {}
     for source in sources:
@@ -139,7 +142,9 @@ def find_unit_of_files(
         by_type = {dtype: some for dtype, some in by_type.items() if dtype not in SCALES}
     elif known != BY_CONTENT:
         return known
-    units = {dtype: _read_unit(dtype, some, load) for dtype, some in by_type.items()}
+    units = {
+        dtype: _read_unit(dtype, some, load, for_model=for_model) for dtype, some in by_type.items()
+    }
     if not units or known == BY_TYPE:
         return known
     if len(units) > 1 and all(SCALES.get(dtype) == unit for dtype, unit in units.items()):
@@ -148,20 +153,29 @@ def find_unit_of_files(
         one, other = (by_type[dtype][0] for dtype in list(units)[:2])
         raise ImageError(
             f"{one.path} holds {one.integers} and {other.path} holds {other.integers}, which "
-            f"stand for other values: convert them to one type{_ADVICE if may_scale else ''}"
+            f"stand for other values: convert them to one type"
+            f"{_ADVICE if may_scale and not for_model else ''}"
         )
     return next(iter(units.values()))
 
 
 def _read_unit(
-    dtype: np.dtype[Any], sources: Sequence[Source], load: Callable[[Source], NDArray[Any]]
+    dtype: np.dtype[Any],
+    sources: Sequence[Source],
+    load: Callable[[Source], NDArray[Any]],
+    *,
+    for_model: bool,
 ) -> float:
     as_they_are = all(source.as_they_are for source in sources)
     voxels = map(load, sources)
-    return read_unit(voxels, dtype, str(sources[0].path), as_they_are=as_they_are)
+    return read_unit(
+        voxels, dtype, str(sources[0].path), as_they_are=as_they_are, for_model=for_model
+    )
 
 
-def check_one_unit(sources: Sequence[Source], unit: float | str) -> None:
+def check_one_unit(
+    sources: Sequence[Source], unit: float | str, *, for_model: bool = False
+) -> None:
     """Raise an ImageError if only some files hold integers that stand for 0 to 1.
 
     Parameters
@@ -169,13 +183,15 @@ def check_one_unit(sources: Sequence[Source], unit: float | str) -> None:
     sources : list of Source
     unit : float or str
         From `find_unit_of_files`.
+    for_model : bool
+        As there.
     """
     scaled = next((source for source in sources if _is_divided(source, unit)), None)
     other = next((source for source in sources if source.integers is None), None)
     if scaled is not None and other is not None:
         raise ImageError(
             f"{scaled.path} holds integers that stand for 0 to 1 and {other.path} does not: "
-            f"convert them to one type{_ADVICE}"
+            f"convert them to one type{'' if for_model else _ADVICE}"
         )
 
 

@@ -36,7 +36,7 @@ class Bernoulli(IndependentChannels):
     least_curvature = 1e-2
     value_range = (0.0, 1.0)
     range_words = "values from 0 to 1"
-    range_advice = "rescale them, or use likelihood='gaussian'"
+    range_advice = "rescale them, or fit with likelihood='gaussian'"
 
     @staticmethod
     @formula

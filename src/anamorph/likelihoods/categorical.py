@@ -38,7 +38,7 @@ class Categorical(Likelihood):
     holds_classes = True
     value_range = (0.0, 1.0)
     range_words = "values from 0 to 1"
-    range_advice = "rescale them, or use likelihood='gaussian'"
+    range_advice = "rescale them, or fit with likelihood='gaussian'"
 
     def n_hessian(self, n_channels: int) -> int:  # noqa: D102
         return n_channels * (n_channels + 1) // 2

@@ -86,7 +86,7 @@ class Poisson(IndependentChannels):
     least_curvature = 1e-2
     value_range = (0.0, np.inf)
     range_words = "values of 0 or more (and up to 4.8e8: divide larger ones by a number)"
-    range_advice = "set negative ones to 0 or NaN, or use likelihood='gaussian'"
+    range_advice = "set negative ones to 0 or NaN, or fit with likelihood='gaussian'"
     scales_integers = False
     accepts_constant = True
 

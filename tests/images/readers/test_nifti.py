@@ -71,7 +71,7 @@ def test_channels_are_last(tmp_path):
     assert images.format.n_channels == 2
     assert images.format.channel_axis == 4
     assert np.array_equal(images.format.to_user(images.read(EVERYTHING))[0], voxels)
-    with pytest.raises(ImageError, match="leave channel_axis out"):
+    with pytest.raises(ImageError, match="fit without channel_axis"):
         FileImages([save_nifti(tmp_path / "b.nii", noise(5, 6, 7))], channel_axis=-1)
 
 

@@ -122,12 +122,14 @@ def split_shape(
         rest = rest[:-1]
     if has_channels and not channels:
         raise ImageError(
-            f"{path} is {format_shape(shape)}, without an axis of channels: leave channel_axis out"
+            f"{path} is {format_shape(shape)}, without an axis of channels: fit without "
+            "channel_axis (--channel-axis), or give files that have one"
         )
     if len(rest) not in (2, 3):
         raise ImageError(
             f"{path} is {format_shape(shape)}, and an image has 2 or 3 axes: give one volume per "
-            "file, or channel_axis=-1 if the last axis holds channels or classes"
+            "file, or fit with channel_axis=-1 (--channel-axis -1) if the last axis holds channels "
+            "or classes"
         )
     return rest, channels
 

@@ -62,12 +62,13 @@ def open_array(path: Path, channel_axis: int | None, *, as_labels: bool) -> Sour
     if len(space) not in (2, 3):
         raise ImageError(
             f"{path} is {format_shape(shape)}, and an image has 2 or 3 axes: give one image per "
-            "file, and channel_axis if it has channels"
+            "file, and fit with channel_axis=-1 (--channel-axis -1) if its last axis holds channels"
         )
     if axis is None and not as_labels and looks_coloured(shape, dtype):
         raise ImageError(
-            f"{path} is {format_shape(shape)} of uint8: give channel_axis=-1 if its last axis "
-            "holds colours, or save it as floats if that is a third axis in space"
+            f"{path} is {format_shape(shape)} of uint8: fit with channel_axis=-1 (--channel-axis "
+            "-1) if its last axis holds colours, or save it as floats if that is a third axis in "
+            "space"
         )
     return Source(
         path=path,
