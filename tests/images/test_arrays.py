@@ -1,10 +1,12 @@
 """Arrays as images: scaling, channels, labels, and one line for everything that is wrong."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from anamorph import ShapeAppearanceModel
 from anamorph.images.arrays import ArrayImages
 from anamorph.images.errors import ImageError
 
@@ -120,7 +122,7 @@ def with_value(value, likelihood="gaussian"):
     [
         ([], "gaussian", "the list is empty"),
         (np.zeros((0, 5, 4)), "gaussian", "the array is empty"),
-        (np.float64(3), "gaussian", "empty"),
+        (np.float64(3), "gaussian", "a list of arrays or a list of files, got one float64"),
         (noise(5), "gaussian", "2 or 3 spatial axes"),
         (noise(2, 3, 3, 3, 3), "gaussian", "2 or 3 spatial axes"),
         (np.zeros((3, 0, 4)), "gaussian", "must not be empty"),
@@ -145,6 +147,28 @@ def with_value(value, likelihood="gaussian"):
 )
 def test_bad_images_are_explained(images, likelihood, message):
     assert re.search(message, error_of(images, likelihood))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("scans/a.nii", "got one path, 'scans/a.nii'"),
+        (Path("a.nii"), "got one path, 'a.nii'"),
+        (None, "got one NoneType"),
+        ({"a": noise(5, 4)}, "got one dict"),
+    ],
+)
+def test_what_is_no_array_is_named(given, message):
+    """It was called an array that is empty."""
+    assert message in error_of(given)
+    with pytest.raises(ImageError, match=r"an array .*, a list of arrays or a list of files, got"):
+        ShapeAppearanceModel().fit(given)
+
+
+def test_generators_are_refused_whole():
+    images = (image for image in noise(3, 5, 4))
+    assert "got one generator" in error_of(images)
+    assert len(list(images)) == 3
 
 
 def test_images_that_say_nothing_are_named():

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from anamorph.arrays.typing import Array, BoolArray, Float32Array, Float64Array
-from anamorph.images.arrays import ArrayImages
+from anamorph.images.arrays import ArrayImages, check_are_several
 from anamorph.images.collection import ImageCollection, Images, is_list_of_files
 from anamorph.images.errors import ImageError
 from anamorph.images.files import FileImages
@@ -96,6 +96,7 @@ class TemplateSpace:
                 scale=scale,
             )
         array = np.asarray(images)
+        check_are_several(array, images)
         channel_axis = (
             -1 if kind == INTENSITIES and array.ndim > len(self.format.space) + 1 else None
         )

@@ -14,6 +14,7 @@ The mask of a `numpy.ma` array marks what is missing, as NaN does.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -327,7 +328,8 @@ def _checked_items(
     """
     if not isinstance(images, list | tuple):
         array, dtype = _unmasked(images)
-        if array.ndim == 0 or len(array) == 0:
+        check_are_several(array, images)
+        if len(array) == 0:
             raise ImageError("no images: the array is empty")
         return array, dtype
     if not images:
@@ -346,6 +348,25 @@ def _checked_items(
                 f"{dtypes[n]}; convert them"
             )
     return list(items), dtype
+
+
+def check_are_several(array: NDArray[Any], given: object) -> None:
+    """Raise an ImageError if what was given as images is one thing for NumPy, e.g. a generator.
+
+    Parameters
+    ----------
+    array : array
+        What NumPy makes of it, which takes nothing out of a generator.
+    given : object
+    """
+    if array.ndim:
+        return
+    is_path = isinstance(given, str | os.PathLike)
+    what = f"one path, {str(given)!r}" if is_path else f"one {type(given).__name__}"
+    raise ImageError(
+        f"images must be an array (N, *space), a list of arrays or a list of files, got {what}: "
+        "make it one of these"
+    )
 
 
 def _unmasked(images: Any) -> tuple[NDArray[Any], np.dtype[Any]]:
