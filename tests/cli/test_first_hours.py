@@ -372,8 +372,13 @@ def test_check_tells_labels_from_intensities(anamorph, label_maps, pictures, tmp
     assert not found["remarks"]
     mask = save_array(tmp_path / "mask.npy", blobs(1, (9, 9))[0] > 0.5)
     grey = save_picture(tmp_path / "grey.png", (255 * blobs(1, (9, 9))[0]).astype(np.uint8))
-    found = anamorph("check", mask, grey, "--json", succeeds=True).json
-    assert [file["looks_like"] for file in found["files"]] == ["intensities", "mask"]
+    full = 255 * (blobs(1, (9, 9))[0] > 0.5).astype(np.uint8)
+    paths = (grey, mask, save_picture(tmp_path / "white.png", full))
+    found = anamorph("check", *paths, "--json", succeeds=True).json
+    assert [file["looks_like"] for file in found["files"]] == ["intensities", "mask", "mask"]
+    full = save_array(tmp_path / "full.npy", full.astype(np.float32))
+    found = anamorph("check", full, "--json", succeeds=True).json
+    assert found["files"][0]["looks_like"] == "mask"
 
 
 def test_check_prints_a_table(anamorph, volumes):

@@ -88,6 +88,33 @@ def test_floats_that_look_like_labels_are_remarked_on(tmp_path, caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("masks", "advice"),
+    [
+        (255 * grey(np.uint8, 1, 3, 8, 8), ""),
+        (grey(bool, 1, 3, 8, 8), ""),
+        (grey(np.float32, 1, 3, 8, 8), ""),
+        (255 * grey(np.float32, 1, 3, 8, 8), " and scale=255 (--scale 255)"),
+    ],
+    ids=["uint8", "bool", "float32", "full float32"],
+)
+def test_masks_taken_for_intensities_are_remarked_on(masks, advice, tmp_path, caplog):
+    paths = [save_array(tmp_path / f"{n}.npy", mask) for n, mask in enumerate(masks)]
+    for images in (ArrayImages(masks, "gaussian"), FileImages(paths)):
+        caplog.clear()
+        images.check(for_fit=True)
+        assert len(caplog.records) == 1
+        expected = f"likelihood='bernoulli' (--likelihood bernoulli){advice} suits them better"
+        assert expected in caplog.text
+    caplog.clear()
+    scale = 255 if advice else None
+    ArrayImages(masks, "bernoulli", scale=scale).check(for_fit=True)
+    mixed = masks.astype(np.float32)
+    mixed[2] = mixed.max() * noise(8, 8)
+    ArrayImages(mixed, "gaussian").check(for_fit=True)
+    assert not caplog.records
+
+
 def test_black_and_white_pictures_are_no_labels(tmp_path):
     raw = 255 * grey(np.uint8, 1, 3, 8, 8)
     assert ArrayImages(raw, "bernoulli").read(EVERYTHING).max() == 1

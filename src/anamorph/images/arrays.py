@@ -28,6 +28,7 @@ from anamorph.images.facts import (
     check_intensities,
     facts_of,
     remark_on_labels,
+    remark_on_masks,
     usual_intensity,
 )
 from anamorph.images.format import BY_CONTENT, BY_TYPE
@@ -240,7 +241,7 @@ class ArrayImages:
         remarks = [check_intensities(facts, self.name, usual)]
         if for_fit:
             self.typical = usual_intensity(facts)
-            remarks.append(remark_on_labels(facts, self.name))
+            remarks += remark_on_labels(facts, self.name), remark_on_masks(facts, self.name)
         for remark in filter(None, remarks):
             _logger.warning("%s", remark)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from anamorph.images.errors import ImageError
 from anamorph.images.integers import FEW
 from anamorph.images.intensity import typical_intensity
-from anamorph.likelihoods import OF_CLASSES
+from anamorph.likelihoods import OF_CLASSES, OF_MASKS
 
 #: Most lines that are said about images before a fit; one more may name files that are skipped.
 MOST_REMARKS = 4
@@ -50,6 +50,8 @@ class ImageFacts:
         Centre of mass in voxels; of what is observed where all is 0.
     labels : frozenset of int
         The values, where they are few whole numbers such as labels; empty otherwise.
+    is_mask : bool
+        Whether there are no values but 0 and one that is positive.
     digest : bytes
         The same for images that hold the same; empty where nobody asked.
     """
@@ -60,6 +62,7 @@ class ImageFacts:
     missing: float
     centre: tuple[float, ...]
     labels: frozenset[int] = frozenset()
+    is_mask: bool = False
     digest: bytes = b""
 
 
@@ -84,6 +87,7 @@ def facts_of(voxels: NDArray[np.floating]) -> ImageFacts:
         1 - values.size / voxels.size,
         _find_centre(voxels, observed),
         _find_labels(values),
+        _are_of_mask(values),
     )
 
 
@@ -94,6 +98,14 @@ def _find_labels(values: NDArray[np.floating]) -> frozenset[int]:
     found = np.unique(values)
     is_label_map = 2 < len(found) <= FEW and found[0] >= 0 and np.array_equal(found, np.rint(found))
     return frozenset(int(value) for value in found) if is_label_map else frozenset()
+
+
+def _are_of_mask(values: NDArray[np.floating]) -> bool:
+    """Tell whether the values of an image are 0 and at most one other, which is positive."""
+    for some in (values[:_TRIED], values):  # most images end with the first
+        if some.min() < 0 or ((some != 0) & (some != some.max())).any():
+            return False
+    return True
 
 
 def _find_centre(voxels: NDArray[np.floating], observed: NDArray[np.bool_]) -> tuple[float, ...]:
@@ -209,6 +221,19 @@ def remark_on_labels(facts: Sequence[ImageFacts], name: Callable[[int], str]) ->
     return (
         f"images hold only {', '.join(map(str, sorted(every)))}, e.g. {name(0)}: if these are "
         f"labels, use likelihood={OF_CLASSES!r} (--labels)"
+    )
+
+
+def remark_on_masks(facts: Sequence[ImageFacts], name: Callable[[int], str]) -> str | None:
+    """Return a hint about intensities that are masks, all of one value, None if they are not."""
+    values = {fact.highest for fact in facts if fact.highest != 0}
+    if len(values) != 1 or not all(fact.is_mask for fact in facts):
+        return None
+    (value,) = values
+    scale = "" if value == 1 else f" and scale={value:g} (--scale {value:g})"
+    return (
+        f"images hold only 0 and {value:g}, e.g. {name(0)}: if these are masks, "
+        f"likelihood={OF_MASKS!r} (--likelihood {OF_MASKS}){scale} suits them better"
     )
 
 

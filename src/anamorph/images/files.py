@@ -34,6 +34,7 @@ from anamorph.images.facts import (
     remark_on_centres,
     remark_on_copies,
     remark_on_labels,
+    remark_on_masks,
     remark_on_missing,
     usual_intensity,
 )
@@ -365,6 +366,7 @@ class FileImages:
             if for_fit:
                 self.typical = usual_intensity(facts)
                 remarks.insert(0, remark_on_labels(facts, self.name))
+                remarks.append(remark_on_masks(facts, self.name))
         if for_fit:
             remarks.append(remark_on_copies(facts, self.name))
             remarks.append(remark_on_missing(facts, self.name))

@@ -21,7 +21,7 @@ from anamorph.images.facts import (
     remark_on_missing,
 )
 from anamorph.images.grid import check_place
-from anamorph.images.integers import HeldIntegers
+from anamorph.images.integers import SCALES, HeldIntegers
 from anamorph.images.readers import open_image
 from anamorph.images.readers.source import Source
 
@@ -138,7 +138,7 @@ def inspect_files(
             known[voxels == missing_value] = np.nan
         sources.append(source)
         facts.append(replace(facts_of(known), digest=digest_of(known)))
-        kinds.append(_kind_of(source, voxels))
+        kinds.append(_kind_of(source, voxels, facts[-1]))
     files = [
         _described(source, fact, kind, _overlap_with_others(n, sources))
         for n, (source, fact, kind) in enumerate(zip(sources, facts, kinds, strict=True))
@@ -171,7 +171,7 @@ def _described(source: Source, facts: ImageFacts, kind: str, overlap: float | No
     )
 
 
-def _kind_of(source: Source, voxels: NDArray[Any]) -> str:
+def _kind_of(source: Source, voxels: NDArray[Any], facts: ImageFacts) -> str:
     """Return what an image looks like, from the values that it holds."""
     if source.n_channels is not None and source.integers == np.uint8:
         return COLOURS
@@ -182,7 +182,8 @@ def _kind_of(source: Source, voxels: NDArray[Any]) -> str:
         voxels = np.nan_to_num(voxels).astype(np.int64)
     held = HeldIntegers(source.integers or np.dtype(np.int64))
     held.add(voxels)
-    if held.are_masks:
+    is_full = facts.is_mask and facts.highest in SCALES.values()  # e.g. 0 and 255
+    if held.are_masks or (is_full and (source.integers is None or not held.look_like_labels)):
         return MASK
     return LABELS if held.look_like_labels else INTENSITIES
 

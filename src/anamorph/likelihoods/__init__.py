@@ -35,11 +35,18 @@ find_likelihoods()
 
 #: The likelihood of label maps and tissue maps.
 OF_CLASSES = next(name for name, kind in LIKELIHOODS.items() if kind.holds_classes)
+#: The likelihood of masks, whose voxels are 0 or 1.
+OF_MASKS = next(
+    name
+    for name, kind in LIKELIHOODS.items()
+    if kind.value_range == (0, 1) and not kind.holds_classes
+)
 
 __all__ = [
     "DEFAULT",
     "LIKELIHOODS",
     "OF_CLASSES",
+    "OF_MASKS",
     "Derivatives",
     "Likelihood",
     "find_likelihoods",
