@@ -269,6 +269,22 @@ def test_a_value_may_stand_for_missing(tmp_path):
     assert np.isnan(model.open_files(paths).read(EVERYTHING)[:, 0, 1]).all()
 
 
+def test_what_a_mask_leaves_out_is_not_remarked_on(tmp_path, caplog):
+    """Images were called mostly missing, for their own mask."""
+    mask = np.zeros((8, 8), np.uint8)
+    mask[2:6, 2:6] = 1
+    raw = noise(4, 8, 8)
+    paths = [save_nifti(tmp_path / f"{n}.nii", image) for n, image in enumerate(raw)]
+    mask_path = save_nifti(tmp_path / "mask.nii", mask)
+    FileImages(paths, mask=mask_path).check(for_fit=True)
+    assert not caplog.records
+    raw[1, 2:5] = np.nan
+    save_nifti(paths[1], raw[1])
+    FileImages(paths, mask=mask_path).check(for_fit=True)
+    assert "1 of 4 images are mostly missing" in caplog.text
+    assert "1.nii by 75%" in caplog.text
+
+
 def test_a_mask_says_what_is_missing(tmp_path):
     images = [
         save_nifti(tmp_path / f"{n}.nii.gz", image) for n, image in enumerate(blobs(3, (6, 7)))

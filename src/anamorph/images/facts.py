@@ -45,7 +45,7 @@ class ImageFacts:
     typical : float
         Typical intensity: the median size of the foreground.
     missing : float
-        Share of voxels that are missing.
+        Share of voxels that are missing, among those that a mask asks for.
     centre : tuple of float
         Centre of mass in voxels; of what is observed where all is 0.
     labels : frozenset of int

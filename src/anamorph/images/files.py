@@ -343,8 +343,16 @@ class FileImages:
             digest = digest_of(voxels) if for_fit else b""
             if self._has_labels:
                 voxels = np.where(voxels == MISSING, np.nan, voxels != self.format.class_labels[0])
-            facts.append(replace(facts_of(voxels), digest=digest))
+            share = self._share_missing(n, missing)
+            facts.append(replace(facts_of(voxels), missing=share, digest=digest))
         return facts
+
+    def _share_missing(self, n: int, missing: NDArray[np.bool_]) -> float:
+        """Return which share of an image is missing; what its mask leaves out was never asked."""
+        if self._masks is None:
+            return float(missing.mean())
+        asked = np.broadcast_to(self._masks.observed(n), missing.shape)
+        return float(missing[asked].mean())  # checked before: something is observed
 
     def compare(
         self, facts: list[ImageFacts], *, for_fit: bool, usual: float | None = None
