@@ -191,6 +191,43 @@ def test_a_plane_is_a_volume_of_one_slice(tmp_path):
     assert np.allclose(image.get_fdata(), vector, atol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def plane():
+    """Return a smooth image of a plane, a displacement, what `pull` makes of them, and the grid."""
+    rng = np.random.default_rng(5)
+    image = gaussian_filter(rng.standard_normal((16, 14)), 1.5, mode="wrap").astype(np.float32)
+    warp = np.stack([gaussian_filter(rng.standard_normal((16, 14)), 2.0) for _ in range(2)])
+    warp = (1.5 * warp / np.abs(warp).max()).astype(np.float32)
+    return image, warp, pull(image[None], warp)[0], Grid((16, 14), np.diag([1.5, 2.0, 1.0, 1.0]))
+
+
+def test_ants_takes_the_warp_of_a_plane(tmp_path, plane):
+    ants = pytest.importorskip("ants")
+    image, warp, expected, grid = plane
+    path = tmp_path / "plane.nii.gz"
+    write_warp(path, warp, grid, "itk")
+    file = image_file(tmp_path, (image,), grid)
+    moving = ants.image_read(str(file), pixeltype="double")
+    result = ants.apply_transforms(moving, moving, [str(path)], interpolator="linear").numpy()
+    assert np.abs(result - expected)[INNER[:2]].max() < 1e-5
+
+
+def test_simpleitk_takes_two_components_of_the_warp_of_a_plane(tmp_path, plane):
+    """As docs/template-space.md shows it; it refuses all three."""
+    sitk = pytest.importorskip("SimpleITK")
+    image, warp, expected, grid = plane
+    path = tmp_path / "plane.nii.gz"
+    write_warp(path, warp, grid, "itk")
+    field = sitk.ReadImage(str(path))
+    with pytest.raises(RuntimeError, match="Expected number of elements"):
+        sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
+    parts = [sitk.VectorIndexSelectionCast(field, i, sitk.sitkFloat64) for i in range(2)]
+    moving = sitk.ReadImage(str(image_file(tmp_path, (image,), grid)), sitk.sitkFloat64)
+    transform = sitk.DisplacementFieldTransform(sitk.Compose(parts))
+    result = sitk.GetArrayFromImage(sitk.Resample(moving, moving, transform)).transpose()
+    assert np.abs(result - expected)[INNER[:2]].max() < 1e-5
+
+
 def test_grids_without_affine_have_voxels_for_mm(tmp_path, fields):
     image = nib.load(written(tmp_path, fields, Grid(SPACE), "spm"))
     assert np.array_equal(image.affine, np.eye(4))
