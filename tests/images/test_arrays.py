@@ -123,6 +123,11 @@ def with_value(value, likelihood="gaussian"):
         ([], "gaussian", "the list is empty"),
         (np.zeros((0, 5, 4)), "gaussian", "the array is empty"),
         (np.float64(3), "gaussian", "a list of arrays or a list of files, got one float64"),
+        (
+            1e300 * noise(3, 5, 4),
+            "gaussian",
+            r"image 0 has values up to 9.\d*e\+299, .* divide all",
+        ),
         (noise(5), "gaussian", "2 or 3 spatial axes"),
         (noise(2, 3, 3, 3, 3), "gaussian", "2 or 3 spatial axes"),
         (np.zeros((3, 0, 4)), "gaussian", "must not be empty"),

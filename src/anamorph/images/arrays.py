@@ -51,6 +51,7 @@ from anamorph.images.rules import (
 from anamorph.likelihoods import LIKELIHOODS
 
 _CHECKED_BYTES = 2**24
+_LARGEST = float(np.finfo(np.float32).max)
 
 _logger = logging.getLogger(__name__)
 
@@ -165,7 +166,8 @@ class ArrayImages:
 
     def _with_channels(self, raw: NDArray[Any]) -> NDArray[np.float32]:
         """Return images (n, C, *space), integers divided by what stands for 1."""
-        images = raw.astype(np.float32)
+        with np.errstate(over="ignore"):  # refused when values are checked
+            images = raw.astype(np.float32)
         if self._divisor != 1:
             images /= np.float32(self._divisor)
         if self._channel_axis is None:
@@ -299,6 +301,12 @@ class ArrayImages:
         if raw.dtype.kind == "f":
             for n in np.flatnonzero(np.isinf(raw).any(axis=axes)):
                 raise ImageError(f"image {first + n} contains infinity; NaN marks missing voxels")
+            size = np.nanmax(np.abs(raw), axis=axes).astype(np.float64)
+            for n in np.flatnonzero(size > _LARGEST):
+                raise ImageError(
+                    f"image {first + n} has values up to {size[n]:.4g}, and images are computed "
+                    f"with as float32, up to {_LARGEST:.2g}: divide all by one number"
+                )
         divisor = self._divisor
         if isinstance(self.format.scale, float):
             divisor = self.format.scale
