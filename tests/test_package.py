@@ -68,6 +68,7 @@ def test_first_process_says_that_it_compiles_and_the_next_starts_from_the_cache(
     first = run(COMPILE, NUMBA_CACHE_DIR=str(tmp_path))
     second = run(COMPILE, NUMBA_CACHE_DIR=str(tmp_path))
     assert first.stderr.count("Compiling numerical kernels") == 1
+    assert "once per machine for each kind of images and model" in first.stderr
     assert "Compiling" not in second.stderr
 
 

@@ -81,7 +81,8 @@ class _CompilationNotice(event.Listener):
         if not self.is_said and module.startswith("anamorph."):
             self.is_said = True
             logger.warning(
-                "Compiling numerical kernels: once per machine, then read from the cache."
+                "Compiling numerical kernels: once per machine for each kind of images and model, "
+                "then read from the cache."
             )
 
     def on_end(self, event: Any) -> None:

@@ -174,4 +174,7 @@ def _cache_folder() -> Path:
 
 @cache
 def _say_once() -> None:
-    logger.warning("Compiling kernels for the GPU: once per machine, then read from the cache.")
+    logger.warning(
+        "Compiling kernels for the GPU: once per machine for each kind of images and model, then "
+        "read from the cache."
+    )
