@@ -45,8 +45,6 @@ _BYTES_ON_DEVICE = 2**27  # of velocities at a time
 
 #: Times as many steps as were asked for, to be tried in turn.
 MORE_STEPS = (2, 4, 8)
-# Smooth warps that press no voxel to half its size do not fold between voxels either.
-_PRESSED = 0.5
 
 
 class Path(Protocol):
@@ -289,26 +287,26 @@ def shoot_unfolded(
     return displacement
 
 
-def count_folds(displacement: Array) -> tuple[IntArray, Float64Array]:
+def count_folds(
+    displacement: Array, *, between_voxels: bool = False
+) -> tuple[IntArray, Float64Array]:
     """Return at how many voxels each warp folds, (N,), and its smallest determinant, (N,).
 
-    A warp folds where its determinant is not positive: by central differences at a voxel, or at a
-    corner of the cell that begins there, where the warp is as it is drawn (`corner_determinants`).
-    Warps that press no voxel to half its size are not looked at between voxels.
+    A warp folds where its determinant is not positive.
 
     Parameters
     ----------
     displacement : (N, d, *space)
         Of psi, in voxels, in memory or on a GPU. What is not finite counts as folded.
+    between_voxels : bool, default False
+        Whether to look also at the corners of the cell that begins at a voxel, where the warp is as
+        it is drawn (`corner_determinants`), and not only at central differences.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # far beyond all that is a warp
         determinant = jacobian_determinant(displacement)
-        smallest = determinant.reshape(len(determinant), -1).min(axis=1)
-        pressed = np.flatnonzero(to_host(~(smallest >= _PRESSED)))
-        if len(pressed):
-            some = beside(displacement, pressed)
-            at_corners = corner_determinants(displacement[some]).min(axis=1)
-            determinant[some] = np.minimum(determinant[some], at_corners)
+        if between_voxels:
+            at_corners = corner_determinants(displacement).min(axis=1)
+            determinant = np.minimum(determinant, at_corners)
     flat = determinant.reshape(len(determinant), -1)
     is_sound = (flat > 0) & np.isfinite(flat)
     return to_host((~is_sound).sum(axis=1)), to_host(flat.min(axis=1))

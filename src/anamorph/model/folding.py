@@ -26,6 +26,7 @@ from anamorph.model.progress import progress_told
 logger = logging.getLogger("anamorph")
 
 _MOST_CHECKED = 2048
+_PRESSED = 0.5
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Folds:
     n_cured : int
         Images whose warps fold in the steps of the model, and do not in more.
     n_images : int
-        Images whose warps fold however many steps are taken.
+        Images whose warps fold as they are drawn, at voxels or between them.
     n_voxels : int
         Voxels where the determinants of these are not positive, there or in the cell that begins
         there, in all images together.
@@ -74,8 +75,7 @@ def find_folds(
     """
 
     def are_cured(finer: Predictor, numbers: IntArray) -> BoolArray:
-        some = None if residuals is None else residuals[numbers]
-        return np.asarray(_count(finer, latents[numbers], some)[0] == 0)
+        return np.asarray(_count(finer, latents, residuals, numbers)[0] == 0)
 
     return _find_and_cure(predictor, latents, are_cured, residuals)
 
@@ -125,7 +125,7 @@ def encode_unfolded(
         # What folds all the same keeps its latents, and may not fold when it is drawn.
         return are_cured | ~_fold(finer, encoded.latents[numbers])
 
-    folds = _find_and_cure(predictor, encoded.latents, encode_again)
+    folds = _find_and_cure(predictor, latents, encode_again)
     return Encoded(latents, log_evidence, n_shootings, poses=poses), folds
 
 
@@ -160,7 +160,7 @@ def _find_and_cure(
     latents : (N, K)
     try_again : callable
         Given a predictor that takes more steps and the numbers of images, tells which of them do
-        not fold any more.
+        not fold any more. It may change their latents.
     residuals : (N, d, *space), optional
         Residual velocities; none by default.
     """
@@ -168,18 +168,20 @@ def _find_and_cure(
     if not len(chosen):
         return Folds()
     with progress_told(None):
-        some = None if residuals is None else residuals[chosen]
-        counts, smallest = _count(predictor, latents[chosen], some)
+        counts, smallest = _count(predictor, latents, residuals, chosen)
         left = np.flatnonzero(counts)
         n_folded = len(left)
         for factor in MORE_STEPS:
             if not len(left):
                 break
             left = left[~try_again(_with_more_steps(predictor, factor), chosen[left])]
-    if not len(left):
-        return Folds(len(chosen), n_folded)
-    n_voxels, lowest = int(counts[left].sum()), float(smallest[left].min())
-    return Folds(len(chosen), n_folded - len(left), len(left), n_voxels, lowest)
+        # Smooth warps that press no voxel to half its size do not fold between voxels either.
+        pressed = chosen[~(smallest >= _PRESSED)]
+        counts, smallest = _count(predictor, latents, residuals, pressed, as_drawn=True)
+    is_folded = counts > 0
+    n_cured, n_left = n_folded - len(left), np.count_nonzero(is_folded)
+    lowest = float(smallest[is_folded].min(initial=1.0))
+    return Folds(len(chosen), n_cured, n_left, int(counts.sum()), lowest)
 
 
 def _with_more_steps(predictor: Predictor, factor: int) -> Predictor:
@@ -204,23 +206,40 @@ def _largest_warps(generator: Generator, latents: Float64Array) -> IntArray:
 def _count(
     predictor: Predictor,
     latents: Float64Array,
-    residuals: Float32Array | None = None,
+    residuals: Float32Array | None,
+    numbers: IntArray,
+    *,
+    as_drawn: bool = False,
 ) -> tuple[IntArray, Float64Array]:
-    """Return what `count_folds` does, of warps in the steps of the predictor's generator."""
+    """Return what `count_folds` does, of the warps of some images.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    latents : (N, K)
+    residuals : (N, d, *space) or None
+    numbers : (n,)
+        Of the images to look at.
+    as_drawn : bool, default False
+        Whether to shoot in as many steps as warps need, and to look between voxels too.
+    """
+    if not len(numbers):
+        return np.arange(0), np.zeros(0)
 
     def look(generator: Generator, part: slice) -> tuple[IntArray, Float64Array]:
-        bent = generator.bent(None if residuals is None else residuals[part])
-        displacement = bent.displacement(generator.own(latents[part]))
+        bent = generator.bent(None if residuals is None else residuals[numbers[part]])
+        shoot = bent.unfolded_displacement if as_drawn else bent.displacement
+        displacement = shoot(generator.own(latents[numbers[part]]))
         assert displacement is not None  # there are latents that move something
-        return count_folds(displacement)
+        return count_folds(displacement, between_voxels=as_drawn)
 
-    counts, smallest = zip(*predictor.in_parts(look, len(latents)), strict=True)
+    counts, smallest = zip(*predictor.in_parts(look, len(numbers)), strict=True)
     return np.concatenate(counts), np.concatenate(smallest)
 
 
 def _fold(predictor: Predictor, latents: Float64Array) -> BoolArray:
     """Tell which warps fold, (N,)."""
-    return np.asarray(_count(predictor, latents)[0] > 0)
+    return np.asarray(_count(predictor, latents, None, np.arange(len(latents)))[0] > 0)
 
 
 def _encode_from(
