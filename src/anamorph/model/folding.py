@@ -179,7 +179,7 @@ def _find_and_cure(
         pressed = chosen[~(smallest >= _PRESSED)]
         counts, smallest = _count(predictor, latents, residuals, pressed, as_drawn=True)
     is_folded = counts > 0
-    n_cured, n_left = n_folded - len(left), np.count_nonzero(is_folded)
+    n_cured, n_left = n_folded - len(left), int(is_folded.sum())
     lowest = float(smallest[is_folded].min(initial=1.0))
     return Folds(len(chosen), n_cured, n_left, int(counts.sum()), lowest)
 
