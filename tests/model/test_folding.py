@@ -170,6 +170,17 @@ def test_a_fit_and_an_encoding_say_that_warps_fold(caplog, align):
     assert any("fold" in text for text in caplog.messages)
 
 
+def test_a_fit_whose_residual_warps_fold_says_where_others_are(caplog):
+    options = {"n_iter": 2, "n_threads": 1, "decimation": 1.0, "shape_penalty": (1e-5,) * 5}
+    model = ShapeAppearanceModel(2, residual="after", **options).fit(blobs(12, (16, 14)))
+    counts, _ = count_folds(
+        model.displacement(model.latents_, residuals=model.residuals_), between_voxels=True
+    )
+    assert counts.any()
+    assert f"fold, at {counts.sum()} voxels" in caplog.text
+    assert "residual warps that encode finds are smoothed where they fold" in caplog.text
+
+
 def test_images_whose_warps_fold_are_posed_again_with_more_steps():
     """Their poses go with latents of as many steps; those of the others stay."""
     images = np.stack([np.roll(image, n % 3, axis=0) for n, image in enumerate(blobs(8, (16, 14)))])

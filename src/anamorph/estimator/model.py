@@ -443,7 +443,11 @@ class ShapeAppearanceModel(TemplateMethods):
                 ) from None
         self._take(state.beside(np), settings, images, () if watch is None else watch.evidence)
         self.latents_, self.poses_, self.residuals_ = sites.latents, sites.poses, sites.residuals
-        tell_of_folds(find_folds(self.predictor_, self.latents_, self.residuals_))
+        folds = find_folds(self.predictor_, self.latents_, self.residuals_)
+        if self.residuals_ is None:
+            tell_of_folds(folds)
+        else:
+            tell_of_folds(folds, "residual warps that encode finds are smoothed where they fold")
         return self
 
     def _tell(self, callback: Callable[[Progress], object] | None) -> Callable[[Progress], object]:

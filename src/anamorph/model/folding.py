@@ -129,8 +129,15 @@ def encode_unfolded(
     return Encoded(latents, log_evidence, n_shootings, poses=poses), folds
 
 
-def tell_of_folds(folds: Folds) -> None:
-    """Warn of warps that fold, and take note of those that more steps cured."""
+def tell_of_folds(folds: Folds, remedy: str = "fit with a larger shape_penalty") -> None:
+    """Warn of warps that fold, and take note of those that more steps cured.
+
+    Parameters
+    ----------
+    folds : Folds
+    remedy : str
+        What to do; by default, fit with a larger shape_penalty.
+    """
     if folds.n_cured:
         logger.info(
             "The warps of %d of %d images fold in the steps of shooting that were asked for: more "
@@ -140,9 +147,8 @@ def tell_of_folds(folds: Folds) -> None:
     if folds.n_images:
         logger.warning(
             "The warps of %d of %d images fold, at %d voxels (smallest Jacobian determinant "
-            "%.2g): they are not one-to-one there; more steps of shooting do not help; fit with a "
-            "larger shape_penalty",
-            *(folds.n_images, folds.n_checked, folds.n_voxels, folds.smallest),
+            "%.2g): they are not one-to-one there; more steps of shooting do not help; %s",
+            *(folds.n_images, folds.n_checked, folds.n_voxels, folds.smallest, remedy),
         )
 
 
