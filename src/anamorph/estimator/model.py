@@ -330,8 +330,8 @@ class ShapeAppearanceModel(TemplateMethods):
             Called with the `Progress` after every iteration.
         validation : images, optional
             Images that take no part in the fit, and whose evidence is found after every iteration
-            (`validation_`): they are encoded each time, which takes about as long as three
-            iterations with as many images.
+            (`validation_`): they are encoded each time, Gaussian ones twice, which takes about as
+            long as a few iterations with as many images.
 
         Returns
         -------

@@ -76,15 +76,14 @@ class Validation:
         """
         settings = self._settings.for_new_images
         predictor = Predictor(Generator(settings, parameters), self._machine)
-        encoded = predictor.encode(self._images)
         if settings.likelihood.has_noise and settings.estimates_weight:
+            encoded = predictor.encode(self._images, exact_curvature=False)
             squares, observed = predictor.misfit(self._images, encoded)
             power = power_of(parameters.mean)
             precision = settings.likelihood.noise_precision(squares, observed, power)
             honest = replace(parameters, noise_precision=precision)
             predictor = Predictor(Generator(settings, honest), self._machine)
-            encoded = predictor.encode(self._images)
-        return float(encoded.log_evidence.mean())
+        return float(predictor.encode(self._images).log_evidence.mean())
 
 
 @dataclass(frozen=True)
