@@ -26,7 +26,7 @@ DEFAULT_MEMORY_BUDGET = 2 * 2**30
 # Below so many voxels in all, a fit is over before a GPU pays.
 _SMALLEST_WORK = 2**24
 
-# Some thousand times per second; without going through the machinery of imports, where an
+# Fits ask for modules some thousand times per second: without the machinery of imports, where an
 # interrupt has to wait.
 _module = cache(import_module)
 

@@ -37,8 +37,8 @@ class Comparison:
     ----------
     layouts : tuple of str
     log_likelihood : dict of (N,)
-        By layout: ln p of the hidden voxels, each by itself, given the others: with the mean and
-        the deviation that `impute` returns, and its weight of the likelihood.
+        By layout: ln p of the hidden voxels, each by itself, given the others: with the image that
+        `impute` returns, for Gaussian images also its deviations, and its weight of the likelihood.
     squared_error : dict of (N,)
         By layout: sum over hidden voxels and channels of (expected - true)^2.
     n_hidden : (N,)

@@ -155,8 +155,8 @@ class Likelihood(ABC):
     ) -> Float64Array:
         """Return ln p(f) where a' is uncertain, voxel by voxel, summed over observed ones, (N,).
 
-        What is binary, or one of several classes, has a probability that is the expected one.
-        Likelihoods where more than that matters override this.
+        What is binary, or one of several classes, has the probability that is expected. Gaussian
+        images override this; for counts the expected rate is taken to be known.
 
         Parameters
         ----------

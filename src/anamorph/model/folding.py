@@ -147,7 +147,7 @@ def tell_of_folds(folds: Folds, remedy: str = "fit with a larger shape_penalty")
     if folds.n_images:
         logger.warning(
             "The warps of %d of %d images fold, at %d voxels (smallest Jacobian determinant "
-            "%.2g): they are not one-to-one there; more steps of shooting do not help; %s",
+            "%.2g): they are not one-to-one there; %s",
             *(folds.n_images, folds.n_checked, folds.n_voxels, folds.smallest, remedy),
         )
 

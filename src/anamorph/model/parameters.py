@@ -75,7 +75,7 @@ class Parameters:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that no other fit has: of what files keep to the last bit."""
+        """16 hexadecimal digits that tell fits apart: of what files keep to the last bit."""
         numbers = [to_host(self.latent_precision), to_host(self.basis_energy)]
         content = np.asarray(numbers, np.float64).tobytes()
         return hashlib.blake2b(content, digest_size=8).hexdigest()

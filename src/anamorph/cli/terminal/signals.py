@@ -58,6 +58,7 @@ def _tell_of_interrupt() -> None:
 
 
 def _may_be_interrupted(frame: FrameType | None) -> bool:
+    """Tell whether neither this frame nor one that called it is of an import or of LLVM."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if frame.f_code.co_filename in _IMPORTS or package == _LLVM:
